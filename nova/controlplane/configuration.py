@@ -87,7 +87,9 @@ def write_libvirt_host(layout: Layout, name: str, shared_cpus: str) -> None:
         files[1]
         .read_text()
         .replace(
-            "[DEFAULT]\n", "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
+            "[DEFAULT]\n",
+            "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\nforce_config_drive = false\n"
+            "resume_guests_state_on_host_boot = true\n",
         )
     )
     own = own.replace("[compute]\n", f"[compute]\ncpu_shared_set = {shared_cpus}\n")

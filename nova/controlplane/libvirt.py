@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from steadyvm_nova.capacity import Offer, offer_of_host, trait
 from steadyvm_nova.claim import RESOURCE_CLASS
 from steadyvm_nova.interface import Interface
 
-from . import configuration
+from . import accounts, configuration
 from .accounts import Wrong
 from .api import until
 from .cloud import Cloud
@@ -35,6 +38,8 @@ _GREETING = b"steadyvm boots\r\n"
 _MEASURED_S = 5.0
 # SCHED_DEADLINE.
 _DEADLINE = 6
+# nova.objects.fields.InstancePowerState.
+_RUNNING = 1
 
 
 def boot_sector() -> bytes:
@@ -60,7 +65,7 @@ def check(cloud: Cloud) -> str:
     finally:
         cloud.api.delete_all()
         # What the hook has in force is the machine's, not only these namespaces'.
-        _steadyvm(cloud, "undo", "--state-dir", str(_root(cloud) / "run/steadyvm/host"))
+        _undo(cloud)
         cloud.processes.end(f"compute-{HOST}")
         cloud.processes.end("libvirtd")
         cloud.remove_host(HOST)
@@ -91,11 +96,8 @@ def _check(cloud: Cloud) -> str:
         servers.append(api.boot(small, image, host=HOST))
     for server in servers:
         _must_run(server)
-        thread = _vcpu_thread(server["OS-EXT-SRV-ATTR:instance_name"])
-        if _scheduling(thread) != (_DEADLINE, BUDGET_US, PERIOD_US):
-            raise Wrong(f"the VCPU's thread of server {server['id']} has {_scheduling(thread)}")
-        if not os.sched_getaffinity(thread) <= set(SHARED_CPUS):
-            raise Wrong(f"a VCPU runs on CPUs {os.sched_getaffinity(thread)}, and Nova has {SHARED_CPUS}")
+        _must_have_its_budget(server)
+    rebooted_s = _reboot(cloud, servers)
     started = (_root(cloud) / "hook.log").read_text().count(" started ")
     if api.boot(small, image, host=HOST)["status"] != "ERROR":
         raise Wrong(f"{sold} VMs are all that the host sells, and one more runs")
@@ -110,7 +112,8 @@ def _check(cloud: Cloud) -> str:
         f"ACTIVE after {booted_s:.1f} s, the guest spoke after {said_s:.1f} s and used {used:.1%} of a CPU "
         f"in {_MEASURED_S:.0f} s of computing; the host has CPU {_SHARED} for guests (cpu_shared_set) and "
         f"sells {sold} such VMs: all run there under SCHED_DEADLINE, {BUDGET_US} us in {PERIOD_US} us; one "
-        f"more is refused and never started; a start that the hook refuses ends in ERROR; no domain and no "
+        f"more is refused and never started; {rebooted_s:.0f} s after a reboot all run with their budgets, and "
+        f"Placement has the claims that it had; a start that the hook refuses ends in ERROR; no domain and no "
         f"file is left"
     )
 
@@ -118,6 +121,75 @@ def _check(cloud: Cloud) -> str:
 def _must_run(server: Mapping[str, Any]) -> None:
     if server["status"] != "ACTIVE":
         raise Wrong(f"a VM that was sold is {server['status']}: {server.get('fault')}")
+
+
+def _must_have_its_budget(server: Mapping[str, Any]) -> None:
+    thread = _vcpu_thread(server["OS-EXT-SRV-ATTR:instance_name"])
+    if _scheduling(thread) != (_DEADLINE, BUDGET_US, PERIOD_US):
+        raise Wrong(f"the VCPU's thread of server {server['id']} has {_scheduling(thread)}")
+    if not os.sched_getaffinity(thread) <= set(SHARED_CPUS):
+        raise Wrong(f"a VCPU runs on CPUs {os.sched_getaffinity(thread)}, and Nova has {SHARED_CPUS}")
+
+
+def _reboot(cloud: Cloud, servers: Sequence[Mapping[str, Any]]) -> float:
+    """The host loses power with its VMs and boots: each VM runs again with its budget, no claim is lost or new.
+
+    Returns the seconds from the start of its services until then.
+    """
+    before = accounts.claims(cloud)[HOST]
+    monitors = _monitors()
+    if len(monitors) != len(servers):
+        raise Wrong(f"{len(servers)} servers run in {len(monitors)} processes")
+    for name in (f"compute-{HOST}", "libvirtd"):
+        cloud.processes.end(name, signal.SIGKILL)
+    for monitor in monitors:
+        _kill(monitor)
+    if accounts.claims(cloud)[HOST] != before:
+        raise Wrong("Placement forgets claims of a host without power")
+    # A kernel that boots has none of these settings; this one does not boot.
+    _undo(cloud)
+    for place in (_root(cloud) / "run", Path("/run/libvirt")):
+        for one in place.iterdir():
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one)
+            elif not one.is_symlink():
+                one.unlink()
+    begin = time.monotonic()
+    _start_libvirtd(cloud)
+    cloud.start_real_compute(HOST)
+    until(lambda: len(_monitors()) == len(servers), "Nova starts the host's VMs again", 180)
+    # Nova counts the VM as running when libvirt has started it, and the hook has ended by then.
+    until(
+        lambda: all(cloud.api.server(one["id"])["OS-EXT-STS:power_state"] == _RUNNING for one in servers),
+        "Nova sees the VMs run",
+        180,
+    )
+    lasted_s = time.monotonic() - begin
+    for server in servers:
+        _must_have_its_budget(server)
+    cloud.wait_compute(HOST)
+    if accounts.claims(cloud)[HOST] != before or accounts.repair(cloud):
+        raise Wrong(f"{before} was claimed before the boot, and now {accounts.claims(cloud)[HOST]}")
+    described = [path.name for path in (_root(cloud) / "run/steadyvm.d").glob("*.toml")]
+    if len(described) != len(servers):
+        raise Wrong(f"{len(servers)} VMs run, and the hook describes {described}")
+    return lasted_s
+
+
+def _monitors() -> list[int]:
+    """The processes of this host's VMs."""
+    return [int(path.read_text()) for path in Path("/run/libvirt/qemu").glob("*.pid")]
+
+
+def _kill(process: int) -> None:
+    """Returns when it has ended."""
+    descriptor = os.pidfd_open(process)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        if not select.select([descriptor], [], [], 30)[0]:
+            raise Wrong(f"process {process} does not end")
+    finally:
+        os.close(descriptor)
 
 
 def _refused_by_the_hook(cloud: Cloud, flavor: str, image: str) -> None:
@@ -160,9 +232,7 @@ def _start(cloud: Cloud) -> Reader:
     )
     (etc / "libvirtd.conf").write_text('auth_unix_rw = "none"\n')
     _write_hook(cloud, etc / "hooks" / "qemu.d" / "50-steadyvm")
-    reaper = [cloud.layout.program("python"), "-m", "controlplane.reaper"]
-    cloud.processes.start("libvirtd", [*reaper, "libvirtd"])
-    cloud.processes.wait_for("libvirtd", "answer", lambda: _virsh("version").returncode == 0, 60)
+    _start_libvirtd(cloud)
     offer = _offer(cloud)
     cloud.shapes[HOST] = Shape(offer.cpus, 4096)
     configuration.write_host(cloud.layout, offer.policy, HOST, cloud.shapes[HOST])
@@ -174,6 +244,16 @@ def _start(cloud: Cloud) -> Reader:
     cloud.wait_compute(HOST)
     cloud.map_hosts()
     return reader
+
+
+def _start_libvirtd(cloud: Cloud) -> None:
+    reaper = [cloud.layout.program("python"), "-m", "controlplane.reaper"]
+    cloud.processes.start("libvirtd", [*reaper, "libvirtd"])
+    cloud.processes.wait_for("libvirtd", "answer", lambda: _virsh("version").returncode == 0, 60)
+
+
+def _undo(cloud: Cloud) -> None:
+    _steadyvm(cloud, "undo", "--state-dir", str(_root(cloud) / "run/steadyvm/host"))
 
 
 def _reader(cloud: Cloud) -> Reader:
