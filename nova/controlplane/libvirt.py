@@ -38,8 +38,7 @@ _GREETING = b"steadyvm boots\r\n"
 _MEASURED_S = 5.0
 # SCHED_DEADLINE.
 _DEADLINE = 6
-# nova.objects.fields.InstancePowerState.
-_RUNNING = 1
+_RESERVED = (_DEADLINE, BUDGET_US, PERIOD_US)
 
 
 def boot_sector() -> bytes:
@@ -123,9 +122,16 @@ def _must_run(server: Mapping[str, Any]) -> None:
         raise Wrong(f"a VM that was sold is {server['status']}: {server.get('fault')}")
 
 
+def _has_its_budget(server: Mapping[str, Any]) -> bool:
+    try:
+        return _scheduling(_vcpu_thread(server["OS-EXT-SRV-ATTR:instance_name"])) == _RESERVED
+    except Wrong:
+        return False
+
+
 def _must_have_its_budget(server: Mapping[str, Any]) -> None:
     thread = _vcpu_thread(server["OS-EXT-SRV-ATTR:instance_name"])
-    if _scheduling(thread) != (_DEADLINE, BUDGET_US, PERIOD_US):
+    if _scheduling(thread) != _RESERVED:
         raise Wrong(f"the VCPU's thread of server {server['id']} has {_scheduling(thread)}")
     if not os.sched_getaffinity(thread) <= set(SHARED_CPUS):
         raise Wrong(f"a VCPU runs on CPUs {os.sched_getaffinity(thread)}, and Nova has {SHARED_CPUS}")
@@ -158,12 +164,8 @@ def _reboot(cloud: Cloud, servers: Sequence[Mapping[str, Any]]) -> float:
     _start_libvirtd(cloud)
     cloud.start_real_compute(HOST)
     until(lambda: len(_monitors()) == len(servers), "Nova starts the host's VMs again", 180)
-    # Nova counts the VM as running when libvirt has started it, and the hook has ended by then.
-    until(
-        lambda: all(cloud.api.server(one["id"])["OS-EXT-STS:power_state"] == _RUNNING for one in servers),
-        "Nova sees the VMs run",
-        180,
-    )
+    # libvirt calls the hook once the monitor runs.
+    until(lambda: all(_has_its_budget(one) for one in servers), "each VM has its budget again", 60)
     lasted_s = time.monotonic() - begin
     for server in servers:
         _must_have_its_budget(server)
@@ -178,7 +180,7 @@ def _reboot(cloud: Cloud, servers: Sequence[Mapping[str, Any]]) -> float:
 
 def _monitors() -> list[int]:
     """The processes of this host's VMs."""
-    return [int(path.read_text()) for path in Path("/run/libvirt/qemu").glob("*.pid")]
+    return [int(path.read_text()) for path in Path("/run/libvirt/qemu").glob("instance-*.pid")]
 
 
 def _kill(process: int) -> None:

@@ -30,6 +30,7 @@ mod clusters;
 mod fair;
 pub mod gfb;
 mod heavy;
+mod limited;
 mod matching;
 mod minimal;
 pub mod overhead;

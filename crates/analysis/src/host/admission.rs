@@ -16,7 +16,7 @@ use super::{
     Candidate, Dispatch, FairServer, Host, Vcpu, VcpuServer, bcl,
     clusters::{Cluster, clusters, pay_after_others, together},
     fair::FairServers,
-    gfb, heavy, matching,
+    gfb, heavy, limited, matching,
     packing::{self, Packing, overloads},
     partitioned, reservation, rta,
     rules::Rules,
@@ -323,7 +323,9 @@ fn global_test(
             if server == VcpuServer::Periodic
                 && !masked
                 && !overloads(candidates, cpus)
-                && rta::test(candidates, suspect, dispatch, cpus, work)
+                && (rta::test(candidates, suspect, dispatch, cpus, work)
+                    || (dispatch == Dispatch::EarliestDeadline
+                        && limited::test(candidates, cpus, work)))
             {
                 return Ok(());
             }

@@ -22,8 +22,8 @@ const NAME: &str = "density";
 /// Real-time VMs of a host.
 const VMS: usize = 20;
 
-/// A reply after this is late. On a host without other work the lab's VMs answer within a tenth of it.
-const BOUND: Duration = Duration::from_millis(25);
+/// A reply after this is late: the bound that the plan has for a service, where the row has budgets.
+const BOUND: Duration = file::APART;
 
 /// A row: a host's kernel, and what keeps its VMs apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,17 +91,16 @@ pub const EXPERIMENT: Experiment = Experiment {
         introduction: "Twenty real-time VMs with one VCPU each, and an ordinary VM that receives a TCP stream, on a host with two \
              CPUs. All run in every condition; some of them are asked, ten times per second each.",
         reading: &[
-            "6.12: Debian's kernel as it is. ranks: a file that names the card and the VMs as class rt. budgets: the same with \
-             2 ms in 25 ms for each VCPU (SCHED_DEADLINE).",
+            "6.12: Debian's kernel as it is. ranks: a file that names the card and the VMs as class rt. budgets: the same, and \
+             each VM's service with its work: 4 ms, at most once in 50 ms. The plan reserves that for each VCPU \
+             (SCHED_DEADLINE), and its bound of a reply is 50 ms and the path's time.",
             "A round trip is timed outside; percentiles are nearest-rank, of every counted sample of all VMs and rounds. \
-             misses: replies after 25 ms, or none within 2 s. The worst VM's p99 is the largest of the VMs' own; fairness is \
+             misses: replies after 50 ms, or none within 2 s. The worst VM's p99 is the largest of the VMs' own; fairness is \
              that over the least.",
             "held: the most VMs of the conditions up to which no reply was late. admitted: the most VMs of this kind that \
-             `steadyvm plan` accepts on the host. memory: what a monitor has resident beside its guest's memory, the \
-             program's pages that all monitors share among it.",
-            "The plan admits reservations here and bounds no reply: the file names no task. Half of the replies take longer \
-             with reservations than without. A request of an emulated guest may not end within the 2 ms of one period, and \
-             then waits for the next.",
+             `steadyvm plan` accepts on the host. memory: what a monitor has beside its guest's memory (Pss: a page that \
+             monitors share counts in parts).",
+            "A reservation bounds a VCPU from below and from above. Beside idle CPUs it makes replies later than ranks do.",
         ],
         paper: None,
     },
@@ -228,7 +227,7 @@ mod tests {
 
     #[test]
     fn reservations_of_all_vms_are_ones_that_two_cpus_hold() {
-        let each = file::BUDGET.as_secs_f64() / file::PERIOD.as_secs_f64();
+        let each = file::WORK.as_secs_f64() / file::APART.as_secs_f64();
         // Twenty must fit per CPU by tens, below the kernel's 95 %.
         assert!(10.0 * each <= 0.95, "{each}");
     }

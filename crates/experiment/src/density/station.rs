@@ -23,7 +23,7 @@ const GUEST_MEMORY_MIB: u32 = 160;
 const FIRST_ADDRESS: u8 = 100;
 /// Ten requests per second in the mean.
 const INTERVALS: Intervals = Intervals {
-    shortest: Duration::from_millis(50),
+    shortest: file::APART,
     longest: Duration::from_millis(150),
 };
 /// Requests before the counted ones.
@@ -43,7 +43,7 @@ pub struct Sample {
     pub by_vm: Vec<ClientRun>,
     /// What the stream carried.
     pub mbit_per_s: f64,
-    /// What a monitor takes beside its guest's memory, the most of all, in MiB.
+    /// What a monitor takes beside its guest's memory, the most of all, in MiB (Pss).
     pub monitor_mib: f64,
     /// The most VMs that a plan accepts on this host, where the row has budgets.
     pub admitted: Option<usize>,
@@ -243,7 +243,7 @@ fn admitted(host: &EmulatedHost) -> Result<usize> {
     Ok(most)
 }
 
-/// What the largest monitor has in memory beside what its guest has: pages that are no part of the guest's.
+/// What the largest monitor has in memory beside its guest's. A page that several monitors have counts in parts.
 fn monitor_mib(host: &EmulatedHost) -> Result<f64> {
     let mut most = 0.0_f64;
     for number in 0..VMS {
@@ -256,7 +256,7 @@ fn monitor_mib(host: &EmulatedHost) -> Result<f64> {
     Ok(most)
 }
 
-/// Of a process's `smaps`: resident pages of mappings that are smaller than a guest's memory, in MiB.
+/// Of a process's `smaps`: its part of the pages of mappings that are smaller than a guest's memory, in MiB.
 fn beside_guest_mib(maps: &str) -> f64 {
     let guest_kib = u64::from(GUEST_MEMORY_MIB) * 1024;
     let kib_of = |line: &str, key: &str| -> Option<u64> {
@@ -267,10 +267,10 @@ fn beside_guest_mib(maps: &str) -> f64 {
     for line in maps.lines() {
         if let Some(size) = kib_of(line, "Size:") {
             size_kib = size;
-        } else if let Some(resident) = kib_of(line, "Rss:")
+        } else if let Some(part) = kib_of(line, "Pss:")
             && size_kib < guest_kib / 4
         {
-            all_kib += resident;
+            all_kib += part;
         }
     }
     all_kib as f64 / 1024.0
@@ -282,9 +282,9 @@ mod tests {
 
     #[test]
     fn a_guests_memory_is_not_its_monitors() {
-        let maps = "7f00-7f10 rw-p 0 00:00 0\nSize: 163840 kB\nRss:   90000 kB\n\
-                    5500-5501 r-xp 0 08:01 7 /usr/bin/steadyvm\nSize:   4096 kB\nRss:   3072 kB\nPss: 100 kB\n";
-        assert!((beside_guest_mib(maps) - 3.0).abs() < 1e-9);
+        let maps = "7f00-7f10 rw-p 0 00:00 0\nSize: 163840 kB\nRss:   90000 kB\nPss: 90000 kB\n\
+                    5500-5501 r-xp 0 08:01 7 /usr/bin/steadyvm\nSize:   4096 kB\nRss:   3072 kB\nPss: 512 kB\n";
+        assert!((beside_guest_mib(maps) - 0.5).abs() < 1e-9);
     }
 
     #[test]
