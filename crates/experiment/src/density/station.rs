@@ -86,12 +86,7 @@ impl DensityStation {
             services.push(serve(guest.connection())?);
             guests.push(guest);
         }
-        // All have one image, and QEMU does not share it with other monitors.
-        let bulk = Machine {
-            monitor: Monitor::Steadyvm { sockets: None },
-            ..guest("bulk", 2, 1)
-        };
-        let bulk = host.start_guest(&bulk, &[BULK], observer)?;
+        let bulk = host.start_guest(&guest("bulk", 2, 1), &[BULK], observer)?;
         let of_bulk = BULK.address(FIRST_ADDRESS);
         bulk.set_network_up(of_bulk)?;
         let bulk = Receiver {

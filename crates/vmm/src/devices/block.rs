@@ -1,7 +1,6 @@
 //! virtio-blk over a file or block device, served by a thread of its own: a VCPU never waits for a
 //! disk.
 
-use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -18,7 +17,7 @@ use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT, Reader, Writer};
 use vmm_sys_util::eventfd::EventFd;
 
 use super::transport::{Activation, Identity};
-use super::{Backend, Broken, Interrupt};
+use super::{Backend, Broken, Interrupt, image_lock};
 use crate::configuration;
 use steadyvm_fault::{Fault as Error, Result};
 
@@ -47,27 +46,6 @@ pub struct Image {
     name: String,
 }
 
-/// Locks a disk for as long as its file is open: for writing alone, or for reading with others that
-/// read. By open file (`F_OFD_SETLK`): what else closes the same file does not unlock it.
-fn lock(file: &File, read_only: bool) -> std::result::Result<(), String> {
-    let kind = if read_only {
-        libc::F_RDLCK
-    } else {
-        libc::F_WRLCK
-    };
-    // Of zeros: from the beginning to the end, by nobody's process.
-    // SAFETY: a flock of zeros is valid.
-    let mut whole: libc::flock = unsafe { std::mem::zeroed() };
-    whole.l_type = kind as libc::c_short;
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
-        Ok(_) => Ok(()),
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Err(
-            "another VM has this disk: end it, or give both the disk with read_only = true".into(),
-        ),
-        Err(error) => Err(format!("cannot lock it: {error}")),
-    }
-}
-
 impl Image {
     /// Opens a disk.
     pub fn open(disk: &configuration::Disk) -> Result<Self> {
@@ -77,7 +55,7 @@ impl Image {
             .write(!disk.read_only)
             .open(&disk.path)
             .map_err(|error| Error::input(place(), error))?;
-        lock(&file, disk.read_only).map_err(|why| Error::input(place(), why))?;
+        image_lock::take(&file, disk.read_only).map_err(|why| Error::input(place(), why))?;
         let bytes = file
             .seek(SeekFrom::End(0))
             .map_err(|error| Error::input(place(), error))?;

@@ -2,6 +2,7 @@
 
 pub mod block;
 pub mod channel;
+mod image_lock;
 pub mod net;
 pub mod serial;
 pub mod sockets;
