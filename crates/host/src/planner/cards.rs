@@ -11,7 +11,7 @@ use crate::cpu_set::CpuSet;
 use crate::discover::Nic;
 use crate::error::{HostError, at};
 use crate::parse;
-use crate::profile::NicProfile;
+use crate::profile::{NicProfile, ThreadPriority};
 use crate::settings::{ChangeOf, File, Form, IrqAffinity, Machine, SettingKind};
 
 /// A card's interrupts, NAPI threads and queues.
@@ -90,6 +90,11 @@ pub(super) fn plan_card(
                 .extend(policy(machine, thread, priority, 0, &why)?);
         }
     }
+    let ranks = [profile.class.irq, profile.class.napi];
+    let is_ranked = |rank: &Option<ThreadPriority>| matches!(rank, Some(ThreadPriority::Fifo(_)));
+    if !profile.is_other && ranks.iter().any(is_ranked) {
+        no_packet_steering(machine, name, &mut wanted.steps);
+    }
     if !threaded {
         return Ok(());
     }
@@ -151,6 +156,27 @@ fn threaded_napi(
         Step::required(change, why)
     });
     Ok(())
+}
+
+/// RPS hands packets to the backlog of a CPU, which a softirq or a normal thread empties for all (`get_rps_cpu()`,
+/// `enqueue_to_backlog()`).
+fn no_packet_steering(machine: &Machine, name: &str, steps: &mut Vec<Step>) {
+    let queues = format!("/sys/class/net/{name}/queues");
+    let names = machine.tree.list(&queues).unwrap_or_default().into_iter();
+    for queue in names.filter(|queue| queue.starts_with("rx-")) {
+        let path = format!("{queues}/{queue}/rps_cpus");
+        // Kernels without RPS have no such file.
+        let Ok(old) = machine.tree.read(&path) else {
+            continue;
+        };
+        let change = ChangeOf {
+            setting: File::new(machine, path, Form::CpuMask),
+            old: old.trim().to_owned(),
+            new: "0".to_owned(),
+        };
+        let why = "so that its packets stay in the thread that polls them, off the CPUs' shared backlogs";
+        steps.push(Step::required(change, why));
+    }
 }
 
 fn refuse_unknown_queues(

@@ -297,6 +297,27 @@ fn a_queue_of_threaded_napi_has_a_thread_of_its_own_class() {
 }
 
 #[test]
+fn a_ranked_cards_packets_stay_in_the_context_that_polls_them() {
+    let (host, directory) = (host(), directory());
+    let steering = |card: &str, slot: u32| {
+        format!("/sys/devices/pci0000:00/0000:00:{slot:02}.0/net/{card}/queues/rx-0/rps_cpus")
+    };
+    let [ranked, normal] = [steering("rt0", 30), steering("bulk0", 34)];
+    for path in [&ranked, &normal] {
+        assert!(host.state().files.contains_key(path), "{path}");
+        host.writable_file(path, "00000000,00000003\n");
+    }
+    let before = host.state();
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    let state = host.state();
+    assert_eq!(state.files[&ranked], "0\n");
+    assert_eq!(state.files[&normal], before.files[&normal]);
+    control.undo_profile().unwrap();
+    assert_eq!(kept(host.state()), kept(before));
+}
+
+#[test]
 fn applying_again_changes_only_what_does_not_hold() {
     let (host, directory) = (host(), directory());
     let before = host.state();
