@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use steadyvm_host::{Desired, HostControl};
 use steadyvm_report::ReportMeta;
+use steadyvm_report::machine::{cpu_model, load_average};
 
 use steadyvm_cli::build;
-use steadyvm_cli::machine::{cpu_model, load_average};
 use steadyvm_site::now_unix_s;
 
 use super::client::Client;
