@@ -196,7 +196,7 @@ impl Args {
             None => path.to_owned(),
         };
         let mut run = Run::new(command_line("steadyvm"), load, rows);
-        run.target = self.target.clone();
+        run.target = self.target.names();
         run.vms.clone_from(&self.vms);
         run.bound.clone_from(&self.bound);
         run.out = place(&self.out);

@@ -38,6 +38,7 @@ use steadyvm_site::peers::{self, Role};
 use steadyvm_site::{Site, Source, bounds};
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
+use crate::method::warn;
 use crate::netrt::ClientArgs;
 use crate::this_program;
 use steadyvm_cli::directory;
@@ -201,7 +202,7 @@ fn states(
 ) -> Result<States> {
     let is_method = |row: &Row| matches!(row.sets, Sets::Method(_));
     let target = if here.iter().any(|&row| is_method(&run.rows[row])) {
-        run.target.target(&run.vms)?
+        run.target.find(&run.vms, warn)?
     } else {
         Target::default()
     };

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use steadyvm_comparison::{MethodData, PhaseData, RoundData, RunData, Service};
 use steadyvm_fault::At;
 use steadyvm_host::HostError;
+use steadyvm_site::TargetNames;
 
 use super::kernel::Kernel;
 use super::rows::{Measured, Row};
-use crate::method::TargetArgs;
 use crate::netrt::ClientArgs;
 
 /// The version of the file's shape.
@@ -26,7 +26,7 @@ pub struct Run {
     pub host: Host,
     pub load: Load,
     /// What methods are for.
-    pub target: TargetArgs,
+    pub target: TargetNames,
     pub vms: Vec<String>,
     /// The service of a file whose bound counts.
     #[serde(default)]
@@ -109,7 +109,7 @@ impl Run {
             command_line,
             host: Host::this(),
             load,
-            target: TargetArgs::default(),
+            target: TargetNames::default(),
             vms: Vec::new(),
             bound: None,
             out: PathBuf::new(),
