@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use steadyvm_cli::machine::command_line;
 use steadyvm_cli::markdown::MarkdownArgs;
 use steadyvm_host::HostError;
+use steadyvm_measure::rows::{self, AskedMethod, Sets};
+use steadyvm_measure::{Load, Run};
 
 use super::go_on;
-use super::rows::{self, AskedMethod, Sets};
-use super::run::{Load, Run};
 use crate::arguments::ControlArgs;
 use crate::method::{FOR_METHODS, TargetArgs, methods_help};
 use crate::netrt::rate;
