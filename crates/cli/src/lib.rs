@@ -1,4 +1,4 @@
-//! What the command lines of both programs share: their texts, their output, and what a run says of its machine.
+//! What the command lines of both programs share: their texts, their output, and how a run was called.
 #![forbid(unsafe_code)]
 
 pub mod build;

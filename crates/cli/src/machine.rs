@@ -1,7 +1,6 @@
-//! What a measurement says about the machine it ran on.
+//! What a measurement says about how it was called, and of the programs that it used.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::process::Command;
 
 /// The words that this program was called by, as a reader can type them: by its own name, whatever its file is called.
@@ -14,27 +13,6 @@ fn as_typed(program: &str, mut words: Vec<String>) -> Vec<String> {
         program.clone_into(first);
     }
     words
-}
-
-/// The load average over one minute; 0 where the kernel does not tell.
-pub fn load_average() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ')
-        .next()
-        .and_then(|first| first.parse().ok())
-        .unwrap_or(0.0)
-}
-
-/// The machine's processor.
-pub fn cpu_model() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    line.and_then(|line| line.split(':').nth(1))
-        .unwrap_or("unknown")
-        .trim()
-        .to_owned()
 }
 
 /// The first line that a program prints for one argument.

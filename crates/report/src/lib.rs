@@ -4,7 +4,7 @@
 //! report: one file with inline style and SVG, no script, nothing fetched. [`lines`], [`bars`],
 //! [`forest`] and [`curves`] draw its plots, each as a card. [`results`] is the shape of results.json,
 //! [`Figures`] fills it, and [`write_run`] writes it with the other files of a run. A [`results_page`] begins with an
-//! [`answer`]: one sentence, made of the figures, and a [`picture`].
+//! [`answer`]: one sentence, made of the figures, and a [`picture`]. [`machine`] is what a run says of where it ran.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -15,6 +15,7 @@ mod files;
 pub mod forest;
 mod grid;
 pub mod lines;
+pub mod machine;
 pub mod of_record;
 pub mod page;
 pub mod picture;

@@ -4,7 +4,7 @@
 //! `[class.NAME]`) the host's. The way of a file to the settings of a host:
 //!
 //! 1. `site`, `drop_ins`: the owner's file and those beside it, read and planned; `cpus`, `budgets`, `ext`: on which CPUs,
-//!    and what keeps the budgets; [`calibration`]: what the host's own work costs
+//!    and what keeps the budgets; [`calibration`]: what the host's own work costs; `target`: what methods without a file are for
 //! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`guard`] restores it after a measurement; [`peers`] says
 //!    who else acts
 //! 3. [`status`], [`capacity`], [`top`], [`exporter`], [`explain`]: looks, and changes nothing
@@ -36,6 +36,7 @@ pub mod request;
 mod site;
 mod source;
 pub mod status;
+mod target;
 pub mod top;
 pub mod undo;
 pub mod watch;
@@ -47,3 +48,4 @@ pub use drop_ins::DropIn;
 pub use error::{Error, Result};
 pub use site::{Done, NotServed, Site, host_cpus};
 pub use source::{DEFAULT_FILE, Source};
+pub use target::TargetNames;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use steadyvm_cli::build;
-use steadyvm_cli::machine::{command_line, cpu_model, first_line_of, load_average};
+use steadyvm_cli::machine::{command_line, first_line_of};
 use steadyvm_experiment::engine::Disturbance;
 use steadyvm_experiment::engine::{KernelBuild, RunRecord};
 use steadyvm_lab::artifact::RtKernel;
 use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_report::machine::{cpu_model, load_average};
 
 /// When a measurement began, and what the machine was at then.
 pub struct Beginning {

@@ -9,7 +9,7 @@ use steadyvm_host::{HostError, Plan, Report, Switches};
 use steadyvm_site::{Control, DEFAULT_FILE, NotServed, Source, apply};
 
 use crate::arguments::{ControlArgs, named_process, print_json};
-use crate::method::MethodArgs;
+use crate::method::{self, MethodArgs};
 use steadyvm_cli::output;
 
 /// Make this host what a steadyvm.toml says: plan, receive path and ranks.
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn of_method(args: &Args, method: Switches, control: &Control) -> Result<ExitCode> {
-    let target = args.method.target.target(&args.vms)?;
+    let target = args.method.target.names().find(&args.vms, method::warn)?;
     if args.dry_run {
         let plan = apply::plan_method(&target, method, control)?;
         return would_change(&plan, &[], args.control.json);

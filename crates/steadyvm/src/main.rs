@@ -134,6 +134,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(fault) = error.downcast_ref::<Fault>() {
         return fault.blame.exit_code();
     }
+    if let Some(error) = error.downcast_ref::<steadyvm_measure::Error>() {
+        return error.exit_code();
+    }
     if let Some(error) = error.downcast_ref::<steadyvm_site::Error>() {
         return error.exit_code();
     }

@@ -1,8 +1,7 @@
 //! Methods for the cards, VMs and processes that are named, without a file: of `apply --method` and `measure --methods`.
 
-use anyhow::Result;
-use serde::{Deserialize, Serialize};
-use steadyvm_host::{HostError, Machine, Method, Priorities, Switches, Target, WantedVm};
+use steadyvm_host::{Method, Switches};
+use steadyvm_site::TargetNames;
 
 use steadyvm_cli::output;
 
@@ -20,8 +19,7 @@ pub struct MethodArgs {
 pub const FOR_METHODS: &str = "for_methods";
 
 /// What methods are for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
-#[serde(default)]
+#[derive(Debug, clap::Args)]
 // Each is an option of its own.
 #[allow(clippy::struct_excessive_bools)]
 pub struct TargetArgs {
@@ -70,27 +68,21 @@ impl TargetArgs {
         !self.processes.is_empty()
     }
 
-    /// Finds the VMs that are named, and warns of processes that claim their names.
-    pub fn target(&self, vms: &[String]) -> Result<Target, HostError> {
-        let machine = Machine::real();
-        let mut warnings = Vec::new();
-        let rt_vms = vms
-            .iter()
-            .map(|text| text.parse::<WantedVm>()?.find(&machine, &mut warnings))
-            .collect::<Result<_, _>>();
-        for warning in &warnings {
-            output::say(&format!("steadyvm: warning: {warning}"));
-        }
-        Ok(Target {
-            rt_nics: self.nics.clone(),
-            rt_vms: rt_vms?,
-            rt_processes: self.processes.clone(),
-            dedicated_cpu: self.cpu,
-            priorities: Priorities::default(),
-            disable_rt_throttling: self.rt_throttling_off,
+    /// The same for those who look for them.
+    pub fn names(&self) -> TargetNames {
+        TargetNames {
+            nics: self.nics.clone(),
+            processes: self.processes.clone(),
+            cpu: self.cpu,
+            rt_throttling_off: self.rt_throttling_off,
             keep_fair_server: self.keep_fair_server,
             keep_housekeeping: self.keep_housekeeping,
             keep_vfio: self.keep_vfio,
-        })
+        }
     }
+}
+
+/// Says what to know of a name that was looked for.
+pub fn warn(warning: &str) {
+    output::say(&format!("steadyvm: warning: {warning}"));
 }

@@ -9,13 +9,13 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use steadyvm_host::HostError;
 use steadyvm_load::netrt::{self, ClientOptions, ClientRun, End, EndedBy, Progress};
+use steadyvm_measure::client::Line;
+use steadyvm_measure::order;
 use steadyvm_stats::Summary;
 
-use crate::measure::order;
 use steadyvm_cli::output;
 
 /// Serve NetRT, the measured request/response service, or measure it.
@@ -61,21 +61,6 @@ pub struct ClientArgs {
     pub until_input_ends: bool,
 }
 
-/// What a client says by `--json`, a line each.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Line {
-    /// How far it is; counted requests only.
-    Progress {
-        /// Requests sent.
-        requests: u64,
-        /// Requests answered.
-        answered: u64,
-    },
-    /// The last line.
-    Run(Box<ClientRun>),
-}
-
 /// Reads a rate of requests.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
@@ -87,29 +72,6 @@ pub fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl ClientArgs {
-    /// The words of a command line that mean these arguments.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = vec![self.service.clone()];
-        let numbers = [
-            ("--samples", self.samples.to_string()),
-            ("--rate", self.rate.to_string()),
-            ("--warmup", self.warmup.to_string()),
-            ("--seed", self.seed.to_string()),
-        ];
-        words.extend(
-            numbers
-                .into_iter()
-                .flat_map(|(name, value)| [name.to_owned(), value]),
-        );
-        let switches = [
-            ("--json", self.json),
-            ("--until-input-ends", self.until_input_ends),
-        ];
-        let on = switches.iter().filter(|(_, is_on)| *is_on);
-        words.extend(on.map(|(name, _)| (*name).to_owned()));
-        words
-    }
-
     fn options(&self) -> ClientOptions {
         ClientOptions {
             seed: self.seed,
@@ -225,6 +187,7 @@ fn summary(run: &ClientRun) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use steadyvm_measure::client::Ask;
 
     use super::*;
 
@@ -245,7 +208,14 @@ mod tests {
             json: true,
             until_input_ends: true,
         };
-        let words = ["netrt".to_owned()].into_iter().chain(arguments.words());
+        let ask = Ask {
+            service: "[::1]:7".into(),
+            samples: 3,
+            rate: 0.5,
+            warmup: 0,
+            seed: u64::MAX,
+        };
+        let words = ["netrt".to_owned()].into_iter().chain(ask.words());
         assert_eq!(Only::parse_from(words).client, arguments);
     }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use steadyvm_cli::machine::command_line;
 use steadyvm_cli::markdown::MarkdownArgs;
 use steadyvm_host::HostError;
+use steadyvm_measure::rows::{self, AskedMethod, Sets};
+use steadyvm_measure::{Load, Run};
 
 use super::go_on;
-use super::rows::{self, AskedMethod, Sets};
-use super::run::{Load, Run};
 use crate::arguments::ControlArgs;
 use crate::method::{FOR_METHODS, TargetArgs, methods_help};
 use crate::netrt::rate;
@@ -196,7 +196,7 @@ impl Args {
             None => path.to_owned(),
         };
         let mut run = Run::new(command_line("steadyvm"), load, rows);
-        run.target = self.target.clone();
+        run.target = self.target.names();
         run.vms.clone_from(&self.vms);
         run.bound.clone_from(&self.bound);
         run.out = place(&self.out);

@@ -12,17 +12,67 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use steadyvm_fault::{At, Fault, Result};
 use steadyvm_load::netrt::ClientRun;
 
-use super::Stop;
-use crate::netrt::{ClientArgs, Line};
+use crate::stop::Stop;
 
 /// How often the client's output and signals are looked at in turn.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a client has to end when it has said what it found.
 const TO_END: Duration = Duration::from_secs(10);
+
+/// What a client is asked for, of which this program wants news until its own end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// The server: HOST:PORT.
+    pub service: String,
+    /// Counted requests.
+    pub samples: u64,
+    /// Requests per second, on average.
+    pub rate: f64,
+    /// Requests before the counted ones.
+    pub warmup: u64,
+    /// Seed of the schedule.
+    pub seed: u64,
+}
+
+impl Ask {
+    /// The words of `netrt client` that mean it.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![self.service.clone()];
+        let numbers = [
+            ("--samples", self.samples.to_string()),
+            ("--rate", self.rate.to_string()),
+            ("--warmup", self.warmup.to_string()),
+            ("--seed", self.seed.to_string()),
+        ];
+        words.extend(
+            numbers
+                .into_iter()
+                .flat_map(|(name, value)| [name.to_owned(), value]),
+        );
+        words.extend(["--json", "--until-input-ends"].map(str::to_owned));
+        words
+    }
+}
+
+/// What a client says by `--json`, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// How far it is; counted requests only.
+    Progress {
+        /// Requests sent.
+        requests: u64,
+        /// Requests answered.
+        answered: u64,
+    },
+    /// The last line.
+    Run(Box<ClientRun>),
+}
 
 /// How long a client may take: the other machine, or the way to it, may stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,22 +155,23 @@ impl Client {
     /// It does not start, has no result, or misses a limit; or a signal asked this process to end.
     pub fn run(
         &self,
-        arguments: &ClientArgs,
+        ask: &Ask,
         limits: Limits,
         stop: &Stop,
         progress: &mut dyn FnMut(u64),
     ) -> Result<ClientRun> {
-        let (program, before) = self.words.split_first().context("no client to start")?;
+        let (program, before) =
+            (self.words.split_first()).ok_or_else(|| Fault::machine("no client to start", ""))?;
         let mut command = Command::new(program);
         command
             .args(before)
             .args(["netrt", "client"])
-            .args(arguments.words())
+            .args(ask.words())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let child = command
             .spawn()
-            .with_context(|| format!("cannot start the client by `{program}`"))?;
+            .cannot(format!("start the client by `{program}`"))?;
         let mut child = Running(child);
         let lines = lines(&mut child.0);
         let begun = Instant::now();
@@ -141,20 +192,22 @@ impl Client {
             }
             let since_answer = most.1.map(|last: Instant| last.elapsed());
             if let Some(why) = limits.missed(begun.elapsed(), since_answer) {
-                bail!("the client ({}) is ended: {why}", self.title());
+                let what = format!("the client ({}) is ended", self.title());
+                return Err(Fault::machine(what, why));
             }
         }
         stop.check()?;
         drop(child.0.stdin.take());
         let Some(status) = child.ended_within(TO_END)? else {
-            bail!("the client ({}) does not end", self.title());
+            let what = format!("the client ({}) does not end", self.title());
+            return Err(Fault::machine(what, ""));
         };
         match found {
             Some(run) if status.success() => Ok(run),
-            _ => bail!(
-                "the client ({}) ended without a result: {status}; what it said is above",
-                self.title()
-            ),
+            _ => {
+                let what = format!("the client ({}) ended without a result", self.title());
+                Err(Fault::machine(what, status).what_to_do("what it said is above"))
+            }
         }
     }
 }
@@ -166,7 +219,7 @@ impl Running {
     fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let begun = Instant::now();
         loop {
-            let ended = self.0.try_wait()?;
+            let ended = self.0.try_wait().cannot("wait for the client")?;
             if ended.is_some() || begun.elapsed() > limit {
                 return Ok(ended);
             }
@@ -189,7 +242,9 @@ fn lines(child: &mut Child) -> Receiver<Line> {
     let (tell, told) = channel();
     if let Some(output) = child.stdout.take() {
         thread::spawn(move || {
-            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            let lines = BufReader::new(output)
+                .lines()
+                .map_while(std::result::Result::ok);
             for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
                 if tell.send(line).is_err() {
                     break;

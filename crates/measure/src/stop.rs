@@ -1,10 +1,11 @@
 //! Whether a signal asked a measurement to end.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use steadyvm_fault::Fault;
 
 /// The last signal that asked for it.
 pub struct Stop(Arc<AtomicUsize>);
@@ -14,10 +15,10 @@ impl Stop {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn on_signals() -> Result<Self> {
+    pub fn on_signals() -> io::Result<Self> {
         let number = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let value = usize::try_from(signal)?;
+            let value = usize::try_from(signal).map_err(io::Error::other)?;
             signal_hook::flag::register_usize(signal, Arc::clone(&number), value)?;
         }
         Ok(Self(number))
@@ -33,10 +34,10 @@ impl Stop {
     ///
     /// # Errors
     /// Which.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<(), Fault> {
         match self.signal() {
             None => Ok(()),
-            Some(signal) => bail!("ended by signal {signal}"),
+            Some(signal) => Err(Fault::machine(format!("ended by signal {signal}"), "")),
         }
     }
 }

@@ -5,37 +5,44 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use steadyvm_comparison::{MethodData, PhaseData, RoundData, RunData, Service};
+use steadyvm_comparison::{MethodData, PhaseData, RoundData, RunData, Service, assemble};
 use steadyvm_fault::At;
 use steadyvm_host::HostError;
+use steadyvm_report::results::Record;
+use steadyvm_site::TargetNames;
+use steadyvm_stats::bootstrap::BootstrapOptions;
 
-use super::kernel::Kernel;
-use super::rows::{Measured, Row};
-use crate::method::TargetArgs;
-use crate::netrt::ClientArgs;
+use crate::client::Ask;
+use crate::kernel::Kernel;
+use crate::rows::{Measured, Row};
 
 /// The version of the file's shape.
 const SCHEMA_VERSION: u32 = 1;
 
-/// All of it.
+/// A run as far as it has come.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     schema_version: u32,
     /// What was typed.
     pub command_line: Vec<String>,
+    /// Where it is measured.
     pub host: Host,
+    /// What is sent.
     pub load: Load,
     /// What methods are for.
-    pub target: TargetArgs,
+    pub target: TargetNames,
+    /// The VMs that methods are for, as they were asked for.
     pub vms: Vec<String>,
     /// The service of a file whose bound counts.
     #[serde(default)]
     pub bound: Option<String>,
     /// Where the results go.
     pub out: PathBuf,
+    /// Where its page goes, if it was asked for.
     pub markdown: Option<PathBuf>,
     /// The parts of the run, one after the other: a new one each time it goes on.
     pub boots: Vec<Boot>,
+    /// What is compared.
     pub rows: Vec<Row>,
     /// What readers must know.
     pub notes: Vec<String>,
@@ -44,6 +51,7 @@ pub struct Run {
 /// The host of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
+    /// The kernel's name of it.
     pub name: String,
     /// Of /etc/machine-id; empty where there is none.
     pub machine_id: String,
@@ -52,13 +60,21 @@ pub struct Host {
 /// What is sent, and from where.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Load {
+    /// The service, as the client reaches it: HOST:PORT.
     pub service: String,
+    /// The namespace of `ip netns` that the client runs in.
     pub netns: Option<String>,
+    /// The command that runs the client on another machine.
     pub remote: Option<String>,
+    /// Counted requests under each row, over all rounds.
     pub samples: u64,
+    /// Rounds.
     pub rounds: u64,
+    /// Requests per second, on average.
     pub rate: f64,
+    /// Requests before the counted ones of each round.
     pub warmup: u64,
+    /// The first round's seed; each has another.
     pub seed: u64,
 }
 
@@ -69,7 +85,9 @@ pub struct Boot {
     pub id: String,
     /// The kernel's release.
     pub kernel: String,
+    /// When it began, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
+    /// How long it took.
     pub duration_s: f64,
     /// Load average over one minute, before and after.
     pub load_average: [f64; 2],
@@ -88,15 +106,13 @@ impl Host {
 
 impl Load {
     /// What a client is told.
-    pub fn client(&self, seed: u64, samples: u64) -> ClientArgs {
-        ClientArgs {
+    pub fn client(&self, seed: u64, samples: u64) -> Ask {
+        Ask {
             service: self.service.clone(),
             samples,
             rate: self.rate,
             warmup: self.warmup,
             seed,
-            json: true,
-            until_input_ends: true,
         }
     }
 }
@@ -109,7 +125,7 @@ impl Run {
             command_line,
             host: Host::this(),
             load,
-            target: TargetArgs::default(),
+            target: TargetNames::default(),
             vms: Vec::new(),
             bound: None,
             out: PathBuf::new(),
@@ -236,6 +252,15 @@ impl Run {
         }
     }
 
+    /// The figures of these data, with all that readers must know.
+    pub fn figures(&self, data: &RunData) -> Record {
+        let mut figures = assemble(data, BootstrapOptions::default());
+        let of_bounds = self.rows.iter().flat_map(Row::notes_of_bound);
+        let notes = self.notes.iter().cloned().chain(self.notes_of_boots());
+        figures.notes.extend(notes.chain(of_bounds));
+        figures
+    }
+
     /// What readers must know of the boots, a sentence each.
     pub fn notes_of_boots(&self) -> Vec<String> {
         let mut kernels: Vec<&str> = self.boots.iter().map(|boot| &*boot.kernel).collect();
@@ -273,140 +298,4 @@ impl Waiting {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::rows;
-    use super::*;
-    use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample};
-
-    const STOCK: &str = "6.12.1-amd64";
-    const RT: &str = "6.12.1-rt-amd64";
-
-    fn kernel(release: &str) -> Kernel {
-        Kernel {
-            release: release.to_owned(),
-            is_preempt_rt: release == RT,
-            has_levels: false,
-        }
-    }
-
-    /// `vanilla` and `preempt-rt`, in two rounds.
-    fn run() -> Run {
-        let load = Load {
-            service: "192.0.2.10:7700".to_owned(),
-            netns: None,
-            remote: Some("ssh client".to_owned()),
-            samples: 4,
-            rounds: 2,
-            rate: 181.8,
-            warmup: 1,
-            seed: 3,
-        };
-        let methods = ["vanilla", "preempt-rt"].map(|it| it.parse().unwrap());
-        let rows = rows::named(&methods, &[], &[]).unwrap();
-        Run::new(vec!["steadyvm".to_owned()], load, rows)
-    }
-
-    /// Both rounds of a row.
-    fn measured(run: &mut Run, row: usize, release: &str) {
-        let boot = run.boots.len();
-        run.boots.push(Boot {
-            id: release.to_owned(),
-            kernel: release.to_owned(),
-            started_unix_s: 1,
-            duration_s: 0.1,
-            load_average: [0.3, 1.7],
-        });
-        let round = Measured {
-            boot,
-            netrt: ClientRun {
-                samples: vec![Sample {
-                    sequence: 1,
-                    sent_ns: 2,
-                    rtt_ns: 3,
-                }],
-                counters: Counters::default(),
-                ended_by: EndedBy::Done,
-                duration_ns: 1,
-            },
-            host_cpu_busy_fraction: 1.0 / 3.0,
-        };
-        run.rows[row].release = Some(release.to_owned());
-        run.rows[row].rounds = vec![round.clone(), round];
-        run.rows[row].rounds_over = 2;
-    }
-
-    #[test]
-    fn a_run_goes_on_with_the_rows_of_the_kernel_that_runs() {
-        let mut run = run();
-        assert_eq!(run.rows_for(&kernel(STOCK)).unwrap(), [0]);
-        let left: Vec<String> = run
-            .left_after(&kernel(STOCK))
-            .map(|it| it.words())
-            .collect();
-        assert_eq!(left, ["preempt-rt waits for a kernel with PREEMPT_RT"]);
-        measured(&mut run, 0, STOCK);
-        assert_eq!(run.data().methods.len(), 1);
-        assert!(run.notes_of_boots()[0].contains("not all is measured yet: preempt-rt"));
-        let error = run.rows_for(&kernel(STOCK)).unwrap_err().to_string();
-        let told = "no row is for the kernel that runs, 6.12.1-amd64 (6.12): preempt-rt waits for";
-        assert!(error.contains(told), "{error}");
-
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("run.json");
-        run.write(&file).unwrap();
-        let mut again = Run::read(&file).unwrap();
-        assert_eq!(again, run);
-        assert_eq!(again.rows_for(&kernel(RT)).unwrap(), [1]);
-        measured(&mut again, 1, RT);
-        assert!(again.notes_of_boots()[0].contains("different boots"));
-        let data = again.data();
-        let rounds: Vec<usize> = data.methods.iter().map(|it| it.rounds.len()).collect();
-        assert_eq!(rounds, [2, 2]);
-        again.write(&file).unwrap();
-        let error = Run::read(&file).unwrap_err().to_string();
-        assert!(error.contains("all rounds are measured"), "{error}");
-    }
-
-    #[test]
-    fn a_run_of_another_host_or_version_and_what_is_no_run_are_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("run.json");
-        let refused = |run: &Run| {
-            run.write(&file).unwrap();
-            Run::read(&file).unwrap_err().to_string()
-        };
-        let mut moved = run();
-        moved.host = Host {
-            name: "other".to_owned(),
-            machine_id: "0".to_owned(),
-        };
-        let error = refused(&moved);
-        assert!(error.contains("of another host (other)"), "{error}");
-        let mut newer = run();
-        newer.schema_version = 2;
-        assert!(refused(&newer).contains("a saved run of version 2"));
-        fs::write(&file, "{}").unwrap();
-        let error = Run::read(&file).unwrap_err().to_string();
-        assert!(error.contains("no saved run: missing field"), "{error}");
-        let error = Run::read(&directory.path().join("no")).unwrap_err();
-        assert!(error.to_string().contains("No such file"), "{error}");
-    }
-
-    #[test]
-    fn a_host_without_a_machine_id_is_known_by_its_name() {
-        let host = |name: &str, id: &str| Host {
-            name: name.to_owned(),
-            machine_id: id.to_owned(),
-        };
-        let mut run = run();
-        for (then, now, is_same) in [
-            (host("a", ""), host("a", "1"), true),
-            (host("a", ""), host("b", ""), false),
-            (host("a", "1"), host("b", "1"), true),
-            (host("a", "1"), host("a", "2"), false),
-        ] {
-            run.host = then;
-            assert_eq!(run.must_be_of(&now).is_ok(), is_same, "{now:?}");
-        }
-    }
-}
+mod tests;

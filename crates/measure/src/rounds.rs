@@ -1,21 +1,22 @@
 //! The rounds of a measurement in one boot: makes the host what each row says, and measures.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use steadyvm_comparison::CpuTimes;
-use steadyvm_host::{Desired, HostControl, State, Undone};
-use steadyvm_progress::{Display, News, Observer};
+use steadyvm_fault::{At, Fault};
+use steadyvm_host::{HostControl, State, Undone};
+use steadyvm_progress::{News, Observer};
 use steadyvm_site::guard::{Guard, patiently};
 
-use super::client::{Client, Limits};
-use super::order;
-use super::rows::Measured;
-use super::run::Run;
-use super::stop::Stop;
+use crate::client::{Client, Limits};
+use crate::error::Result;
+use crate::order;
+use crate::rows::Measured;
+use crate::run::Run;
+use crate::states::States;
+use crate::stop::Stop;
 
 /// How long it may take to make the host what a row says: `sched_ext` is verified for minutes beside computing VCPUs.
 const SETTING: Duration = Duration::from_secs(180);
@@ -26,9 +27,6 @@ const MARGIN: Duration = Duration::from_secs(15);
 /// How long the kernel may refuse a setting before a measurement ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the host is to have for each row of this boot, by the row's place; none: nothing.
-pub type States = BTreeMap<usize, Option<Desired>>;
-
 /// The rounds of a measurement.
 pub struct Rounds<'a> {
     pub run: &'a mut Run,
@@ -37,7 +35,7 @@ pub struct Rounds<'a> {
     pub states: &'a States,
     pub guard: &'a mut Guard,
     pub stop: &'a Stop,
-    pub display: &'a Display,
+    pub observer: &'a dyn Observer,
     /// How long others that change the host are waited for.
     pub patience: Duration,
     /// Where the run is kept after each round.
@@ -62,7 +60,7 @@ impl Rounds<'_> {
     /// What went wrong; the run has all rounds before.
     pub fn measure(mut self) -> Result<()> {
         let name = format!("measure {}", self.run.load.service);
-        self.display.tell(News::Begin(name));
+        self.observer.tell(News::Begin(name));
         for round in 0..self.run.load.rounds {
             let rows = self.states.keys().copied();
             let rows: Vec<usize> = rows
@@ -72,7 +70,7 @@ impl Rounds<'_> {
                 self.round(round, &rows)?;
             }
         }
-        self.display.tell(News::End);
+        self.observer.tell(News::End);
         Ok(())
     }
 
@@ -131,7 +129,7 @@ impl Rounds<'_> {
         let left = undone.failed.iter().chain(&undone.postponed);
         let left: Vec<String> = left.chain(&undone.changed_by_others).cloned().collect();
         if !undone.failed.is_empty() {
-            bail!("cannot take the settings back: {}", left.join("; "));
+            return Err(Fault::cannot("take the settings back", left.join("; ")).into());
         }
         Ok(left)
     }
@@ -159,7 +157,7 @@ impl Rounds<'_> {
             .sum();
         let before = before + turn as u64 * samples;
         let mut advance = |answered: u64| {
-            self.display.tell(News::Advance {
+            self.observer.tell(News::Advance {
                 done: before + answered.min(samples),
                 of: rows * load.samples,
                 detail: format!("round {} of {}, {name}", round + 1, load.rounds),
@@ -190,7 +188,10 @@ impl Rounds<'_> {
 }
 
 fn cpu_times() -> Result<CpuTimes> {
-    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let text = fs::read_to_string("/proc/stat").cannot("read /proc/stat")?;
     let line = text.lines().next().unwrap_or_default();
-    CpuTimes::parse(line).context("/proc/stat does not begin with the CPU time of all CPUs")
+    CpuTimes::parse(line).ok_or_else(|| {
+        let what = "/proc/stat does not begin with the CPU time of all CPUs";
+        Fault::machine(what, "").into()
+    })
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use steadyvm_host::{HostError, Switches};
 use steadyvm_load::netrt::ClientRun;
 
-use super::bound::Planned;
-use super::kernel::Kernel;
+use crate::bound::Planned;
+use crate::kernel::Kernel;
 
 /// What a row has in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,12 @@ pub enum Sets {
     /// A method, for the cards and VMs that are named.
     Method(Switches),
     /// What a file says, and its text at the start.
-    File { path: PathBuf, text: String },
+    File {
+        /// Where the file is, by a path that holds anywhere.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+    },
 }
 
 /// A row as far as it is measured.
@@ -30,6 +35,7 @@ pub enum Sets {
 pub struct Row {
     /// Its name in results.
     pub name: String,
+    /// What it has in force.
     pub sets: Sets,
     /// The kernel that it is asked for: as [`Kernel::name`] has it, or a release.
     pub kernel: Option<String>,

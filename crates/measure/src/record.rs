@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use steadyvm_host::{Desired, HostControl};
 use steadyvm_report::ReportMeta;
+use steadyvm_report::machine::{cpu_model, load_average};
 
-use steadyvm_cli::build;
-use steadyvm_cli::machine::{cpu_model, load_average};
 use steadyvm_site::now_unix_s;
 
-use super::client::Client;
-use super::rounds::States;
-use super::rows::Sets;
-use super::run::{Boot, Run};
+use crate::client::Client;
+use crate::rows::{Row, Sets};
+use crate::run::{Boot, Run};
+use crate::states::States;
 
 /// The heading of its page and report, with and without what is in force.
 const TITLE: &str = "A service of this host, with and without steadyvm";
@@ -116,8 +115,9 @@ impl Begun {
 }
 
 impl Meta {
-    /// Of a run as far as it has come.
+    /// Of a run as far as it has come; `revision` is the program's.
     pub fn of(
+        revision: &'static str,
         run: &Run,
         begun: &Begun,
         client: &Client,
@@ -128,7 +128,7 @@ impl Meta {
         let kernels: Vec<&str> = kernels.into_iter().collect();
         let first = run.boots.first().map_or(0.0, |boot| boot.load_average[0]);
         let last = run.boots.last().map_or(0.0, |boot| boot.load_average[1]);
-        let row_meta = |row: &super::rows::Row| RowMeta {
+        let row_meta = |row: &Row| RowMeta {
             row: row.name.clone(),
             sets: row.sets.words(),
             kernel: row.release.clone(),
@@ -139,7 +139,7 @@ impl Meta {
             .flatten();
         Self {
             schema_version: 1,
-            git_revision: build::REVISION,
+            git_revision: revision,
             command_line: run.command_line.clone(),
             started_unix_s: run.boots.first().map_or(0, |boot| boot.started_unix_s),
             duration_s: run.boots.iter().map(|boot| boot.duration_s).sum(),
