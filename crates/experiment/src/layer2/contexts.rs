@@ -3,6 +3,7 @@
 //! A bridge sends a frame to the VM's tap (`net_dev_start_xmit`). A macvtap gets it by `netif_rx()`, from who received it or from
 //! the work queue. Each frame is one event, in the context of who does it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use steadyvm_lab::Result;
 use steadyvm_lab::agent::Connection;
@@ -79,6 +80,21 @@ impl Handing {
     }
 }
 
+/// The normal threads of several recordings that handed frames on, each with its frames, the most first.
+pub(super) fn normal_threads<'h>(
+    handings: impl IntoIterator<Item = &'h Handing>,
+    preempt_rt: bool,
+) -> Vec<(&'h str, u64)> {
+    let mut frames: BTreeMap<&str, u64> = BTreeMap::new();
+    let handings = handings.into_iter();
+    for it in handings.filter(|it| it.is_by_a_normal_thread(preempt_rt)) {
+        *frames.entry(&it.name).or_default() += it.frames;
+    }
+    let mut threads: Vec<(&str, u64)> = frames.into_iter().collect();
+    threads.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
+    threads
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +119,20 @@ mod tests {
         assert!(is_normal("12 SCHED_OTHER ..s1. vhost-512", true));
         assert!(is_normal("12 SCHED_OTHER ..s1. ksoftirqd/1", true));
         assert!(!is_normal("12 SCHED_FIFO ..s1. irq/27-rt-TxRx-", true));
+    }
+
+    #[test]
+    fn normal_threads_are_named_with_all_their_frames() {
+        let lines = [
+            "12 SCHED_OTHER ..s1. vhost-512",
+            "30 SCHED_OTHER ..s1. ksoftirqd/0",
+            "700 SCHED_FIFO ..s1. irq/27-rt-TxRx-",
+            "20 SCHED_OTHER d.s2. vhost-512",
+        ];
+        let handings = lines.map(|it| Handing::of(it).unwrap());
+        let expected = [("vhost-512", 32), ("ksoftirqd/0", 30)];
+        assert_eq!(normal_threads(&handings, true), expected);
+        assert_eq!(normal_threads(&handings, false), [("ksoftirqd/0", 30)]);
     }
 
     #[test]

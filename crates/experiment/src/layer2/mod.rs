@@ -14,7 +14,7 @@ use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, check_settings};
 use cell::{CELLS, Cell};
 use figures::Condition;
-use row::{Row, SETTINGS};
+use row::{Row, SETTINGS, Set};
 use station::{Layer2Station, Sample};
 use steadyvm_lab::Result;
 use steadyvm_lab::laboratory::Laboratory;
@@ -101,6 +101,7 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
             let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[number]).collect();
             notes.extend(unsent(*row, cell, &samples));
+            notes.extend(by_normal_threads(*row, cell, &samples));
             all.push(condition(*row, cell, &samples));
         }
     }
@@ -179,6 +180,27 @@ fn unsent(row: Row, cell: Cell, samples: &[&Sample]) -> Option<String> {
     })
 }
 
+/// Which normal threads handed frames on where something is set that is to prevent it.
+fn by_normal_threads(row: Row, cell: Cell, samples: &[&Sample]) -> Option<String> {
+    if row.set == Set::Nothing {
+        return None;
+    }
+    let handings = samples.iter().flat_map(|it| &it.handings);
+    let threads = contexts::normal_threads(handings, row.preempt_rt());
+    let said = threads.iter().take(NAMED_THREADS);
+    let said: Vec<String> = said
+        .map(|(name, frames)| format!("{name} {frames}"))
+        .collect();
+    (!said.is_empty()).then(|| {
+        format!(
+            "{row}, {cell}: normal threads that handed frames on: {}",
+            said.join(", ")
+        )
+    })
+}
+
+/// So many of them are named.
+const NAMED_THREADS: usize = 4;
 /// A sender that is later than this makes gaps of its own.
 const LATE_US: f64 = 2_000.0;
 
