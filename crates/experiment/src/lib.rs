@@ -1,7 +1,7 @@
 //! Experiments in the emulated host, a folder each, on one engine.
 //!
 //! [`compare`] is the main one: NetRT next to NetStream under several host methods. [`nisp`], [`rtca`],
-//! [`vcpu`] and [`end_to_end`] are of papers, [`inversion`] is of a kernel's fault, [`adversary`] of neighbours that mean harm. Each folder's README names its
+//! [`vcpu`] and [`end_to_end`] are of papers, [`inversion`] is of a kernel's fault, [`adversary`] of neighbours that mean harm, [`layer2`] of frames without IP. Each folder's README names its
 //! paper, its question and its command.
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod engine;
 pub mod experiment;
 pub mod inversion;
 pub mod kamailio;
+pub mod layer2;
 pub mod memcached;
 pub mod nisp;
 pub mod registry;

@@ -5,8 +5,8 @@ use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
 use crate::{
-    adversary, compare, density, end_to_end, inversion, kamailio, memcached, rtca, shared_card,
-    vcpu,
+    adversary, compare, density, end_to_end, inversion, kamailio, layer2, memcached, rtca,
+    shared_card, vcpu,
 };
 use steadyvm_report::Answer;
 
@@ -17,6 +17,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &end_to_end::EXPERIMENT,
     &inversion::EXPERIMENT,
     &kamailio::EXPERIMENT,
+    &layer2::EXPERIMENT,
     &memcached::EXPERIMENT,
     &shared_card::EXPERIMENT,
 ];

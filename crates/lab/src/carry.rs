@@ -5,11 +5,13 @@
 //! the host's agent without a word more in the protocol, and the guest's life is the process's.
 
 use crate::child::Child;
-use crate::emulator::{Machine, Monitor};
+use crate::emulator::{FIRST_HANDED, Machine, Monitor};
 use crate::{At, Result};
 use crate::{monitor, qemu};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -40,6 +42,7 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
                 &machine.guest_arguments(),
                 None,
                 log,
+                macvtaps(machine)?,
             )?;
             qemu.monitor.resume()?;
             carry_channel(machine, &qemu.process, &qemu.channel)
@@ -49,6 +52,23 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
             carry_channel(machine, &monitor.process, &monitor.channel)
         }
     }
+}
+
+/// Opens the macvtaps of a guest, each for the number by which its monitor's command line has it.
+fn macvtaps(machine: &Machine) -> Result<Vec<(i32, OwnedFd)>> {
+    let cards = (FIRST_HANDED..).zip(&machine.cards);
+    let macvtaps = cards.filter(|(_, card)| card.macvtap);
+    macvtaps
+        .map(|(number, card)| Ok((number, open_macvtap(&card.tap)?)))
+        .collect()
+}
+
+fn open_macvtap(name: &str) -> Result<OwnedFd> {
+    let path = format!("/sys/class/net/{name}/ifindex");
+    let index = std::fs::read_to_string(&path).at("read", &path)?;
+    let path = format!("/dev/tap{}", index.trim());
+    let device = OpenOptions::new().read(true).write(true).open(&path);
+    Ok(device.at("open", &path)?.into())
 }
 
 fn carry_channel(machine: &Machine, monitor: &Child, channel: &UnixStream) -> Result<()> {

@@ -37,6 +37,9 @@ pub struct Card {
     /// QEMU only.
     #[serde(default)]
     pub function: Option<String>,
+    /// Whether the tap is a macvtap, as libvirt's interfaces of type "direct" are. Guests of QEMU only.
+    #[serde(default)]
+    pub macvtap: bool,
 }
 
 /// What runs a guest.
@@ -171,7 +174,13 @@ impl Machine {
             let Card { tap, mac, .. } = card;
             let limit = card.send_buffer_bytes;
             let limit = limit.map_or_else(String::new, |bytes| format!(",sndbuf={bytes}"));
-            let netdev = format!("tap,id=net{index},ifname={tap},{NO_SCRIPTS},vhost=on{limit}");
+            let device = if card.macvtap {
+                // It has no name to open: whoever starts the monitor hands it the device.
+                format!("fd={}", FIRST_HANDED + index as i32)
+            } else {
+                format!("ifname={tap},{NO_SCRIPTS}")
+            };
+            let netdev = format!("tap,id=net{index},{device},vhost=on{limit}");
             push(&mut arguments, "-netdev", netdev);
             push(
                 &mut arguments,
@@ -245,6 +254,10 @@ impl Machine {
     }
 }
 
+/// The descriptor by which a guest's monitor gets the macvtap of its first card; those of others follow. No monitor has as many
+/// open as it begins.
+pub(crate) const FIRST_HANDED: i32 = 200;
+
 /// QEMU would run scripts to configure a tap; whoever starts it does that.
 const NO_SCRIPTS: &str = "script=no,downscript=no";
 
@@ -300,5 +313,16 @@ mod tests {
             );
             assert!(!text(&plain).contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn a_macvtap_is_handed_and_a_tap_is_named() {
+        let plain = guest("rt", 1, 2);
+        let mut direct = plain.clone();
+        direct.cards[0].macvtap = true;
+        let text = |machine: &Machine| machine.guest_arguments().join(" ");
+        assert!(text(&direct).contains("tap,id=net0,fd=200,vhost=on"));
+        assert!(!text(&direct).contains("ifname="));
+        assert!(text(&plain).contains("tap,id=net0,ifname=tap-rt,script=no"));
     }
 }

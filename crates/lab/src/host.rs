@@ -139,7 +139,13 @@ impl EmulatedHost {
             .log_directory
             .join(format!("{}.qemu", specification.name));
         let arguments = machine(specification, &console).host_arguments();
-        let mut qemu = qemu::start(&specification.emulator, &arguments, Some(&outside), &log)?;
+        let mut qemu = qemu::start(
+            &specification.emulator,
+            &arguments,
+            Some(&outside),
+            &log,
+            Vec::new(),
+        )?;
         for network in NETWORKS {
             outside.ip(&format!(
                 "address add {}/24 dev {}",
@@ -207,6 +213,10 @@ impl EmulatedHost {
     ) -> Result<Guest> {
         for (card, network) in machine.cards.iter().zip(networks) {
             if card.function.is_some() {
+                continue;
+            }
+            if card.macvtap {
+                self.make_macvtap(card, *network)?;
                 continue;
             }
             self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
@@ -445,6 +455,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         mac: network.mac(),
         send_buffer_bytes: None,
         function: None,
+        macvtap: false,
     };
     Machine {
         name: specification.name.clone(),

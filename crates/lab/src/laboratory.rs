@@ -288,6 +288,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
             mac: format!("52:54:00:78:00:{number:02x}"),
             send_buffer_bytes: None,
             function: None,
+            macvtap: false,
         }],
     }
 }

@@ -12,6 +12,7 @@ mod host_kernel;
 pub mod init;
 pub mod laboratory;
 mod machine_state;
+mod macvtap;
 mod monitor;
 mod namespace;
 mod one_card;

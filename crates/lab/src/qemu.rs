@@ -28,7 +28,7 @@ pub struct Qemu {
 }
 
 /// Starts a QEMU with the given arguments, for an emulated host inside a network namespace and in a
-/// session of its own. What it prints goes to the file `log`.
+/// session of its own. What it prints goes to the file `log`. It gets the open devices `handed` by the numbers beside them.
 ///
 /// # Errors
 /// QEMU is missing, or it ends at once: the error carries its own words.
@@ -37,6 +37,7 @@ pub fn start(
     arguments: &[String],
     inside: Option<&Namespace>,
     log: &Path,
+    handed: Vec<(i32, OwnedFd)>,
 ) -> Result<Qemu> {
     let (channel, machine_side) = UnixStream::pair().doing("make the control channel")?;
     let (monitor, monitor_side) = UnixStream::pair().doing("make QEMU's monitor channel")?;
@@ -53,6 +54,9 @@ pub fn start(
         .stderr(log_file);
     pass_on(&mut command, machine_side.into());
     pass_on(&mut command, monitor_side.into());
+    for (number, device) in handed {
+        pass_as(&mut command, number, device);
+    }
     let spawned = match inside {
         Some(namespace) => {
             namespace.hold(&mut command)?;
@@ -90,6 +94,18 @@ fn pass_on(command: &mut Command, descriptor: OwnedFd) {
         command.pre_exec(move || {
             fcntl(&descriptor, FcntlArg::F_SETFD(FdFlag::empty()))?;
             Ok(())
+        });
+    }
+}
+
+/// Lets the child inherit a descriptor under a number of one's choice.
+fn pass_as(command: &mut Command, number: i32, descriptor: OwnedFd) {
+    // SAFETY: dup2 is async-signal-safe; the closure owns the descriptor, so that it is open when the child runs it. Nothing of
+    // the child's has the number yet: it is higher than those it has.
+    unsafe {
+        command.pre_exec(move || match libc::dup2(descriptor.as_raw_fd(), number) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
         });
     }
 }

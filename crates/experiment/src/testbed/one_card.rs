@@ -98,7 +98,8 @@ pub(crate) fn share(host: &EmulatedHost) -> Result<()> {
     host.share_one_card(TAP_OF_STREAM)
 }
 
-fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
+/// Puts a file in force on the host.
+pub(crate) fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
     let script = format!("cat > {PATH} && steadyvm apply {PATH}");
     let applied = host.connection().spawn(&["sh", "-euc", &script])?;
     applied.input(text.as_bytes())?;
@@ -110,7 +111,7 @@ fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
     let said = [finished.output, finished.error].concat();
     let said = String::from_utf8_lossy(&said);
     let why = format!("{}: {}", finished.status, said.trim());
-    Err(Error::machine("put the shared card's file in force", why))
+    Err(Error::machine("put the host's file in force", why))
 }
 
 #[cfg(test)]

@@ -152,6 +152,7 @@ mod tests {
                 mac: "m".to_owned(),
                 send_buffer_bytes: None,
                 function: None,
+                macvtap: false,
             }],
         };
         let arguments = host.host_arguments();
