@@ -138,7 +138,10 @@ impl Unit {
 struct Vm {
     place: String,
     name: String,
+    /// CPUs that it may use; of `homes` each once.
     mask: Option<Vec<u32>>,
+    /// The CPU of each VCPU, where it was given.
+    homes: Option<Vec<u32>>,
     needs: Needs,
 }
 

@@ -315,6 +315,26 @@ fn bad_files_say_where_and_what() {
             "name = \"control\"\ncpus = [7]",
             "the host has CPUs 0 to 4",
         ),
+        (
+            "name = \"control\"",
+            "name = \"control\"\nvcpu_cpus = [7]",
+            "vcpu_cpus names CPU 7, but the host has CPUs 0 to 4",
+        ),
+        (
+            "name = \"control\"",
+            "name = \"control\"\nvcpu_cpus = [1]\ncpus = [1]",
+            "leave out cpus",
+        ),
+        (
+            "name = \"control\"",
+            "name = \"control\"\nvcpus = 2\nvcpu_cpus = [1]",
+            "write as many as vcpus",
+        ),
+        (
+            "[class.rt] ",
+            "[class.rt]\nvcpu_cpus = [1] ",
+            "move them to its [[vm]]",
+        ),
         ("pcpus = 5", "pcpus = \"5\"", "a whole number"),
         (
             "d = \"4ms\"",

@@ -28,6 +28,7 @@ class Vm(TypedDict, total=False):
     vcpus: int
     budget: int
     cpus: List[int]
+    vcpu_cpus: List[int]
 
 
 class Overheads(TypedDict, total=False):

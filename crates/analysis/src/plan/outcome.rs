@@ -174,8 +174,8 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
                     Some(due) if budget < interface.period => Ok(vcpu.due(due)?.reserved()),
                     _ => Ok(vcpu),
                 })
-                .and_then(|vcpu| match &vm.mask {
-                    Some(mask) => vcpu.on(mask.clone()),
+                .and_then(|vcpu| match vm.cpus_of(position) {
+                    Some(cpus) => vcpu.on(cpus),
                     None => Ok(vcpu),
                 });
             let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));

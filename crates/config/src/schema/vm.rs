@@ -73,6 +73,8 @@ table! {
         vcpus: Option<Count> = "computed",
         /// CPUs that its VCPUs may use
         cpus: Option<Vec<u32>> = "all",
+        /// instead of `cpus`, the CPU of each VCPU, in their order: for one who has counted on each of them
+        vcpu_cpus: Option<Vec<u32>> = "the plan chooses (VM only)",
         /// what runs in the VM
         tasks: Option<Vec<Placed<Task>>> = "none",
         /// interrupt threads

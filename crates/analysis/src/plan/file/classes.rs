@@ -69,11 +69,12 @@ pub(super) fn settings(
             || class.cgroup.is_some()
             || class.user.is_some()
             || class.interfaces.is_some()
+            || class.vcpu_cpus.is_some()
             || class.process.is_some()
             || class.prepared_by.is_some();
         if is_of_one_vm {
             let message = format!(
-                "class \"{name}\" cannot set unit, cgroup, user, interfaces, process or prepared_by, which are one VM's; \
+                "class \"{name}\" cannot set unit, cgroup, user, interfaces, vcpu_cpus, process or prepared_by, which are one VM's; \
                  move them to its [[vm]]"
             );
             return Err(InputError::new(place, message));

@@ -414,6 +414,7 @@ fn new_vm(name: &str, place: &str) -> Vm {
         place: place.to_owned(),
         name: name.to_owned(),
         mask: None,
+        homes: None,
         needs: Needs::Tasks(TaskNeeds {
             tasks: Vec::new(),
             scheduler: SchedulerName::Edf,

@@ -28,6 +28,9 @@ impl Deref for Settings {
     }
 }
 
+/// CPUs, where a VM names some.
+type Numbers = Option<Vec<u32>>;
+
 /// Whether a VM names tasks itself.
 pub(super) fn has_tasks(vm: &config::Vm) -> bool {
     vm.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())
@@ -44,7 +47,9 @@ impl Settings {
         own.budget = own.budget.or(other.budget);
         own.deadline = own.deadline.or(other.deadline);
         own.vcpus = own.vcpus.or(other.vcpus);
-        own.cpus = own.cpus.take().or(other.cpus);
+        if own.vcpu_cpus.is_none() {
+            own.cpus = own.cpus.take().or(other.cpus);
+        }
         own.tasks = own.tasks.take().or(other.tasks);
     }
 
@@ -56,6 +61,29 @@ impl Settings {
             || self.0.interface.is_some()
             || self.0.scheduler.is_some();
         self.0.rt != Some(false) && !served && !said
+    }
+
+    /// The CPUs that the VM may use, and that of each VCPU where it is given.
+    fn cpus(&self, vcpus: Option<u32>) -> Result<(Numbers, Numbers), String> {
+        let (mask, homes) = (&self.0.cpus, &self.0.vcpu_cpus);
+        if [mask, homes].into_iter().flatten().any(Vec::is_empty) {
+            let message = "cpus is empty; name at least one CPU or leave it out";
+            return Err(message.to_owned());
+        }
+        let Some(homes) = homes else {
+            return Ok((mask.clone(), None));
+        };
+        if mask.is_some() {
+            let message = "vcpu_cpus has the CPU of each VCPU already; leave out cpus";
+            return Err(message.to_owned());
+        }
+        if vcpus.is_some_and(|vcpus| vcpus as usize != homes.len()) {
+            return Err(format!(
+                "vcpu_cpus names {} CPUs, one for each VCPU; write as many as vcpus",
+                homes.len()
+            ));
+        }
+        Ok((Some(homes.clone()), Some(homes.clone())))
     }
 
     /// The VM these settings describe. `served`: a service gives it a task.
@@ -80,16 +108,14 @@ impl Settings {
             .map(|vcpus| within(vcpus, &places.field(index, "vcpus"), MAX_VCPUS))
             .transpose()?;
         let is_passed_over = self.is_passed_over(served);
-        let tables = self.0.tasks;
-        let mask = self.0.cpus;
-        if mask.as_ref().is_some_and(Vec::is_empty) {
-            let message = "cpus is empty; name at least one CPU or leave it out";
-            return Err(at("cpus", message.to_owned()));
-        }
+        let tables = self.0.tasks.clone();
+        let (mask, homes) = self.cpus(vcpus).map_err(|message| at("cpus", message))?;
+        let vcpus = vcpus.or(homes.as_ref().map(|homes| homes.len() as u32));
         let vm = |needs| Vm {
             place: places.vm(index),
             name: name.to_owned(),
             mask,
+            homes,
             needs,
         };
         if self.0.deadline.is_some() {
@@ -166,6 +192,12 @@ impl Settings {
 }
 
 impl Vm {
+    /// The CPUs that its VCPU of this number may use, if not all.
+    pub(in crate::plan) fn cpus_of(&self, vcpu: usize) -> Option<Vec<u32>> {
+        let home = self.homes.as_ref().and_then(|homes| homes.get(vcpu));
+        home.map(|&cpu| vec![cpu]).or_else(|| self.mask.clone())
+    }
+
     pub(super) fn task_count(&self) -> usize {
         match &self.needs {
             Needs::Tasks(needs) => needs.tasks.len(),
@@ -184,14 +216,17 @@ impl Vm {
             Some(numbers) => numbers.binary_search(&cpu).ok().map(|place| place as u32),
             None => (cpu < host.cpus()).then_some(cpu),
         };
-        for cpu in self.mask.iter_mut().flatten() {
+        let is_each = self.homes.is_some();
+        let named = self.mask.iter_mut().chain(&mut self.homes);
+        for cpu in named.flatten() {
             *cpu = counted(*cpu).ok_or_else(|| {
                 let hosts = match numbers {
                     Some(numbers) => config::ranges(numbers),
                     None => format!("0 to {}", host.cpus() - 1),
                 };
+                let key = if is_each { "vcpu_cpus" } else { "cpus" };
                 let message = format!(
-                    "VM \"{}\": cpus names CPU {cpu}, but the host has CPUs {hosts}",
+                    "VM \"{}\": {key} names CPU {cpu}, but the host has CPUs {hosts}",
                     self.name
                 );
                 InputError::new(&self.place, message)
