@@ -43,7 +43,7 @@ type table struct {
 	Period    string      `toml:"period,omitempty"`
 	Budget    string      `toml:"budget,omitempty"`
 	VCPUs     int64       `toml:"vcpus"`
-	CPUs      []int       `toml:"cpus"`
+	VCPUCPUs  []int       `toml:"vcpu_cpus"`
 	Tasks     []taskTable `toml:"tasks,omitempty,inline"`
 }
 
@@ -57,7 +57,8 @@ type file struct {
 	VM []table `toml:"vm"`
 }
 
-// Text describes a VM: by the cgroup it is found, on these CPUs its VCPUs run.
+// Text describes a VM: by the cgroup it is found, and each VCPU runs on its own of these CPUs. kube-scheduler has counted on
+// that, so the plan may not put two VCPUs where one has room.
 func Text(claim Claim, vm engine.VM, cgroup string, cpus []int) (string, error) {
 	inNs := func(ns *int64) string {
 		if ns == nil {
@@ -67,7 +68,7 @@ func Text(claim Claim, vm engine.VM, cgroup string, cpus []int) (string, error) 
 	}
 	described := table{
 		Name: claim.VM(), Cgroup: cgroup, Class: vm.Class, Interface: vm.Interface,
-		Period: inNs(vm.PeriodNs), Budget: inNs(vm.BudgetNs), VCPUs: vm.VCPUs, CPUs: cpus,
+		Period: inNs(vm.PeriodNs), Budget: inNs(vm.BudgetNs), VCPUs: vm.VCPUs, VCPUCPUs: cpus,
 	}
 	for _, task := range vm.Tasks {
 		one := taskTable{C: inNs(&task.C), T: inNs(&task.T)}

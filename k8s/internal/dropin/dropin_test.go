@@ -3,6 +3,7 @@ package dropin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,6 +44,35 @@ func TestTheHostReadsWhatIsWritten(t *testing.T) {
 		}
 		if len(capacity.Held) != 1 || capacity.Held[0].VM != claim.VM() || len(capacity.Held[0].CPUs) != 1 || capacity.Held[0].CPUs[0] != 1 {
 			t.Errorf("%s is held as %+v", text, capacity.Held)
+		}
+	}
+}
+
+// The lab's test of pods (crates/steadyvm-lab/tests/lab/pods.rs) gives the same files to a host with VMs.
+func TestTheLabsFilesAreThoseThatAreWritten(t *testing.T) {
+	lab := dropin.Claim{Namespace: "default", Name: "voice-cpu-x7", UID: "6e1b2c4d-0f3a-4b5c-8d7e-9a0b1c2d3e4f"}
+	pod := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%s.slice"
+	for file, expected := range map[string]struct {
+		vm     engine.VM
+		cgroup string
+		cpus   []int
+	}{
+		"one-vcpu.toml": {
+			engine.VM{Class: "rt", Interface: "mpr", PeriodNs: ns(10_000_000), BudgetNs: ns(4_000_000), VCPUs: 1},
+			fmt.Sprintf(pod, "11111111_2222_3333_4444_555555555555"), []int{1},
+		},
+		"two-vcpus.toml": {
+			engine.VM{Class: "rt", Interface: "mpr", PeriodNs: ns(10_000_000), BudgetNs: ns(6_000_000), VCPUs: 2},
+			fmt.Sprintf(pod, "66666666_7777_8888_9999_aaaaaaaaaaaa"), []int{1, 0},
+		},
+	} {
+		text, err := dropin.Text(lab, expected.vm, expected.cgroup, expected.cpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil || string(written) != text {
+			t.Errorf("testdata/%s has to be\n%s\nand is\n%s: %v", file, text, written, err)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sort"
 	"sync/atomic"
 	"time"
 
@@ -222,7 +221,7 @@ func consumer(claim *resourceapi.ResourceClaim) (types.UID, error) {
 type asked struct {
 	results     []resourceapi.DeviceRequestAllocationResult
 	reservation reservation.Reservation
-	// cpus are those of the results, each once.
+	// cpus has that of each result.
 	cpus     []int
 	leastPpm int64
 }
@@ -239,7 +238,6 @@ func (a asked) devices() []kubeletplugin.Device {
 
 func (d *Driver) ask(claim *resourceapi.ResourceClaim) (asked, error) {
 	var found asked
-	seen := map[int]bool{}
 	allocation := claim.Status.Allocation.Devices
 	for _, result := range allocation.Results {
 		if result.Driver != reservation.Driver || result.Pool != d.Node {
@@ -249,10 +247,7 @@ func (d *Driver) ask(claim *resourceapi.ResourceClaim) (asked, error) {
 		if err != nil {
 			return found, err
 		}
-		if !seen[cpu] {
-			seen[cpu] = true
-			found.cpus = append(found.cpus, cpu)
-		}
+		found.cpus = append(found.cpus, cpu)
 		consumed := result.ConsumedCapacity[reservation.Capacity]
 		if ppm := consumed.Value(); len(found.results) == 0 || ppm < found.leastPpm {
 			found.leastPpm = ppm
@@ -266,7 +261,6 @@ func (d *Driver) ask(claim *resourceapi.ResourceClaim) (asked, error) {
 	if len(found.results) == 0 {
 		return found, fmt.Errorf("nothing of node %s is allocated to it", d.Node)
 	}
-	sort.Ints(found.cpus)
 	// Of several the last counts: a claim's own come after its class's.
 	var parameters []byte
 	for _, config := range allocation.Config {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -99,7 +100,7 @@ func TestAClaimIsDescribedOnceAndForgottenWithoutATrace(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(own.Directory, "kubernetes-u1.toml"))
-	if err != nil || !strings.Contains(string(text), "/kubepods/pod"+pod) || !strings.Contains(string(text), "cpus = [1]") {
+	if err != nil || !strings.Contains(string(text), "/kubepods/pod"+pod) || !strings.Contains(string(text), "vcpu_cpus = [1]") {
 		t.Errorf("%s, %v", text, err)
 	}
 	expected := "# HELP steadyvm_dra_prepared_claims Claims whose VMs are described to the host.\n" +
@@ -113,6 +114,39 @@ func TestAClaimIsDescribedOnceAndForgottenWithoutATrace(t *testing.T) {
 		})
 		if err != nil || results[one.UID] != nil || len(files(t, own)) != 0 {
 			t.Errorf("%v, %v, %v", results, err, files(t, own))
+		}
+	}
+}
+
+func TestEachVCPUGetsTheCPUThatItWasGivenOrNone(t *testing.T) {
+	for other, refused := range map[string]bool{"5000": false, "7000": true} {
+		own, _ := driver(t)
+		if err := prepare(t, own, claim("u1", "cpu-1", "700000", other)); err != nil {
+			t.Fatal(err)
+		}
+		// Two VCPUs, of which CPU 0 could hold both.
+		two := claim("u2", "cpu-1", "400000", "4000")
+		results := &two.Status.Allocation.Devices.Results
+		*results = append(*results, (*results)[0])
+		(*results)[1].Device = "cpu-0"
+		err := prepare(t, own, two)
+		if (err != nil) != refused {
+			t.Errorf("beside %s us: %v", other, err)
+		}
+		capacity, err := own.Engine.Capacity(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned := map[string][]int{}
+		for _, held := range capacity.Held {
+			planned[held.VM] = held.CPUs
+		}
+		expected := map[string][]int{"kubernetes/default/claim-u1/u1": {1}}
+		if !refused {
+			expected["kubernetes/default/claim-u2/u2"] = []int{1, 0}
+		}
+		if !reflect.DeepEqual(planned, expected) {
+			t.Errorf("beside %s us it is planned %v, not %v", other, planned, expected)
 		}
 	}
 }
