@@ -33,6 +33,7 @@ mod net;
 mod nisp;
 mod outsourcing;
 mod peers;
+mod pods;
 mod program;
 mod programs;
 mod rtca;
