@@ -28,6 +28,9 @@ impl Deref for Settings {
     }
 }
 
+/// CPUs, where a VM names some.
+type Numbers = Option<Vec<u32>>;
+
 /// Whether a VM names tasks itself.
 pub(super) fn has_tasks(vm: &config::Vm) -> bool {
     vm.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())
@@ -61,13 +64,9 @@ impl Settings {
     }
 
     /// The CPUs that the VM may use, and that of each VCPU where it is given.
-    fn cpus(&self, vcpus: Option<u32>) -> Result<(Option<Vec<u32>>, Option<Vec<u32>>), String> {
+    fn cpus(&self, vcpus: Option<u32>) -> Result<(Numbers, Numbers), String> {
         let (mask, homes) = (&self.0.cpus, &self.0.vcpu_cpus);
-        if [mask, homes]
-            .into_iter()
-            .flatten()
-            .any(|named| named.is_empty())
-        {
+        if [mask, homes].into_iter().flatten().any(Vec::is_empty) {
             let message = "cpus is empty; name at least one CPU or leave it out";
             return Err(message.to_owned());
         }
