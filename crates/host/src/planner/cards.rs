@@ -174,7 +174,8 @@ fn no_packet_steering(machine: &Machine, name: &str, steps: &mut Vec<Step>) {
             old: old.trim().to_owned(),
             new: "0".to_owned(),
         };
-        let why = "so that its packets stay in the thread that polls them, off the CPUs' shared backlogs";
+        let why =
+            "so that its packets stay in the thread that polls them, off the CPUs' shared backlogs";
         steps.push(Step::required(change, why));
     }
 }
