@@ -98,6 +98,17 @@ pub(super) fn plan_card(
     if !threaded {
         return Ok(());
     }
+    plan_napi_threads(machine, profile, nic, &queues, wanted)
+}
+
+fn plan_napi_threads(
+    machine: &Machine,
+    profile: &NicProfile,
+    nic: &Nic,
+    queues: &BTreeMap<u32, Queue>,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let name = &profile.name;
     for thread in &nic.napi_threads {
         if let Some(budget) = &profile.napi_budget {
             let why = "so that receiving for its VM costs the host no more CPU time than that";
