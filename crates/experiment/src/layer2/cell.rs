@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Frames per second of each stream: those of a process bus where the network has 50 Hz. The lab carries one such stream, and not
-/// eight: README.md.
-pub(super) const FRAMES_PER_S: u32 = 4_000;
+/// Frames per second of each stream, an eighth of a process bus's where the network has 50 Hz: the lab's hosts carry no more
+/// (README.md).
+pub(super) const FRAMES_PER_S: u32 = 500;
 
 /// What the host does beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,7 @@ const NAME: &str = "layer2";
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
         name: NAME,
-        introduction: "Streams of Sampled Values (4,000 frames per second each) from outside to a subscriber in a relay VM, by one \
+        introduction: "Streams of Sampled Values (500 frames per second each) from outside to a subscriber in a relay VM, by one \
              card, alone, beside a TCP stream to another VM, and beside a neighbour VM that computes with FIFO 1 on both CPUs. \
              Kernels are Debian's, unmodified.",
         reading: &[
