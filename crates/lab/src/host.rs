@@ -382,6 +382,12 @@ impl EmulatedHost {
         error
     }
 
+    /// Gives a guest's only card an address and sets it up. If that does not end, the error tells both machines' states.
+    pub fn set_network_up(&self, guest: &Guest, name: &str, address: Ipv4Addr) -> Result<()> {
+        let state = |error| self.with_state(error, [(name, guest.connection())]);
+        guest.set_network_up(address).map_err(state)
+    }
+
     /// Stops the host's processors and clock.
     pub fn pause(&mut self) -> Result<()> {
         self.qemu.monitor.pause()

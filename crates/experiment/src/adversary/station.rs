@@ -63,7 +63,7 @@ impl AdversaryStation {
         let mut machine = guest(ATTACKER, 3, ATTACKER_CPUS);
         machine.memory_mib = ATTACKER_MEMORY_MIB;
         let attacker = host.start_guest(&machine, &[RT], observer)?;
-        attacker.set_network_up(RT.address(ATTACKER_ADDRESS))?;
+        host.set_network_up(&attacker, ATTACKER, RT.address(ATTACKER_ADDRESS))?;
         row.how.put_in_force(&host, &receivers)?;
         host.pause()?;
         host.spread_processors()?;

@@ -82,13 +82,13 @@ impl DensityStation {
         let (mut guests, mut services) = (Vec::new(), Vec::new());
         for number in 0..VMS {
             let guest = host.start_guest(&machine(number), &[RT], observer)?;
-            guest.set_network_up(address(number))?;
+            host.set_network_up(&guest, &file::name(number), address(number))?;
             services.push(serve(guest.connection())?);
             guests.push(guest);
         }
         let bulk = host.start_guest(&guest("bulk", 2, 1), &[BULK], observer)?;
         let of_bulk = BULK.address(FIRST_ADDRESS);
-        bulk.set_network_up(of_bulk)?;
+        host.set_network_up(&bulk, "bulk", of_bulk)?;
         let bulk = Receiver {
             connection: bulk.connection().clone(),
             address: of_bulk,

@@ -250,7 +250,7 @@ fn start_guests(
             card.macvtap = way == Way::Macvtap;
         }
         let guest = host.start_guest(&machine, &[RT], observer)?;
-        guest.set_network_up(RT.address(last))?;
+        host.set_network_up(&guest, name, RT.address(last))?;
         Ok(guest)
     };
     thread::scope(|scope| {

@@ -280,11 +280,7 @@ fn start_guest(
         }
     };
     let guest = host.start_guest(&machine, &[network], observer)?;
-    let up = || {
-        let name = machine.name.as_str();
-        let state = |error| host.with_state(error, [(name, guest.connection())]);
-        guest.set_network_up(address).map_err(state)
-    };
+    let up = || host.set_network_up(&guest, &machine.name, address);
     match guests {
         Guests::Qemu | Guests::RealTime | Guests::Steadyvm => up()?,
         Guests::Passthrough => {
