@@ -135,6 +135,7 @@ impl EmulatedHost {
         let console = specification
             .log_directory
             .join(format!("{}.console", specification.name));
+        keep_earlier(&console)?;
         let log = specification
             .log_directory
             .join(format!("{}.qemu", specification.name));
@@ -560,6 +561,17 @@ fn device_with_address<'t>(listing: &'t str, address: &str) -> Option<&'t str> {
     })
 }
 
+/// What a host of this name said before it is booted again is why it is.
+fn keep_earlier(console: &Path) -> Result<()> {
+    let earlier = console.with_extension("earlier.console");
+    match fs::rename(console, &earlier) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing(format!("rename {}", console.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Adds what the console says last to an error of a host that did not come up.
 fn with_console(mut error: Error, console: &Path) -> Error {
     let mut text = Vec::new();
@@ -570,13 +582,22 @@ fn with_console(mut error: Error, console: &Path) -> Error {
     error
 }
 
-/// The lines of a console that tell why it ended: from the kernel's last panic, else the last ones.
+/// How a kernel begins to tell of its own fault.
+const FAULTS: [&str; 6] = [
+    "BUG: ",
+    "Oops: ",
+    "kernel BUG at ",
+    "general protection fault",
+    "watchdog: ",
+    "Kernel panic - ",
+];
+
+/// The lines of a console that tell why it ended: from the kernel's first fault, else the last ones.
 fn telling_lines(console: &str) -> Vec<&str> {
     let lines: Vec<&str> = console.lines().collect();
-    let panic = lines
-        .iter()
-        .rposition(|line| line.contains("Kernel panic - "));
-    let first = panic.unwrap_or(lines.len().saturating_sub(CONSOLE_LINES));
+    let tells = |line: &&str| FAULTS.iter().any(|fault| line.contains(fault));
+    let fault = lines.iter().position(tells);
+    let first = fault.unwrap_or(lines.len().saturating_sub(CONSOLE_LINES));
     lines.into_iter().skip(first).take(CONSOLE_LINES).collect()
 }
 
@@ -625,11 +646,12 @@ mod tests {
     }
 
     #[test]
-    fn a_console_tells_its_panic_else_its_end() {
+    fn a_console_tells_its_first_fault_else_its_end() {
         let lines: Vec<String> = (0..30).map(|line| format!("line {line}")).collect();
         assert_eq!(telling_lines(&lines.join("\n")), &lines[20..]);
         let panic = "[ 2.2] Kernel panic - not syncing: no init".to_owned();
-        let console = [&lines[..5], &[panic], &lines[5..]].concat();
+        let fault = "[ 2.1] BUG: kernel NULL pointer dereference".to_owned();
+        let console = [&lines[..5], &[fault], &lines[5..7], &[panic], &lines[7..]].concat();
         assert_eq!(telling_lines(&console.join("\n")), &console[5..15]);
         assert!(telling_lines("").is_empty());
     }
