@@ -7,7 +7,8 @@
 use crate::child::Child;
 use crate::emulator::{FIRST_HANDED, Machine, Monitor};
 use crate::{At, Result};
-use crate::{monitor, qemu};
+use crate::{monitor, qemu, qmp};
+use nix::sys::signal::{SigSet, Signal};
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -24,6 +25,14 @@ pub fn pid_file(name: &str) -> String {
     format!("{RUN_DIRECTORY}/{name}.pid")
 }
 
+/// Asks the process that carries a guest to write [`state_file`].
+pub(crate) const QUESTION: Signal = Signal::SIGUSR1;
+
+/// The file that has what QEMU says of a guest's processors.
+fn state_file(name: &str) -> String {
+    format!("{RUN_DIRECTORY}/{name}.processors")
+}
+
 /// Runs a guest until it powers off or standard input ends. What goes wrong is in the guest's
 /// log too, where the caller outside can read it.
 pub fn carry(machine: &Machine) -> Result<()> {
@@ -35,6 +44,10 @@ pub fn carry(machine: &Machine) -> Result<()> {
 }
 
 fn run(machine: &Machine, log: &Path) -> Result<()> {
+    // Before any thread begins: all of them leave the question to the one that waits for it.
+    let mut question = SigSet::empty();
+    question.add(QUESTION);
+    question.thread_block().doing("block a signal")?;
     match &machine.monitor {
         Monitor::Qemu => {
             let mut qemu = qemu::start(
@@ -45,12 +58,29 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
                 macvtaps(machine)?,
             )?;
             qemu.monitor.resume()?;
+            let state = state_file(&machine.name);
+            let monitor = qemu.monitor;
+            thread::spawn(move || tell_state(monitor, question, &state));
             carry_channel(machine, &qemu.process, &qemu.channel)
         }
         Monitor::Steadyvm { sockets } => {
             let monitor = monitor::start(machine, sockets.as_deref(), log)?;
             carry_channel(machine, &monitor.process, &monitor.channel)
         }
+    }
+}
+
+/// At each question, writes into a file what QEMU says of the guest's processors: why one that does not answer stands still.
+fn tell_state(mut monitor: qmp::Monitor, question: SigSet, path: &str) {
+    while question.wait().is_ok() {
+        let told: String = ["info status", "info registers -a", "info lapic"]
+            .iter()
+            .map(|command| match monitor.ask_for_people(command) {
+                Ok(answer) => format!("{command}\n{answer}\n"),
+                Err(error) => format!("{command}\n{error}\n"),
+            })
+            .collect();
+        let _ = std::fs::write(path, told);
     }
 }
 

@@ -22,6 +22,18 @@ ps -eLo pid,tid,comm,stat,policy,rtprio,psr,time,wchan --sort -time | head -n 30
 ps -eo pid=,stat= | while read -r pid state; do
     case $state in [DR]*) echo "$pid: $(tr '\0' ' ' < /proc/$pid/cmdline)"; cat /proc/$pid/stack;; esac
 done
+for monitor in /run/steadyvm/guests/*.pid; do
+    [ -e "$monitor" ] || continue
+    for task in /proc/$(cat $monitor)/task/*; do
+        echo "$monitor $(cat $task/comm): $(cut -d ' ' -f 1 $task/schedstat) ns"
+        cat $task/stack
+    done
+done
+grep -E . /sys/kernel/debug/kvm/*/vcpu*/* 2>/dev/null
+if pkill -USR1 -f ' carry '; then
+    sleep 2
+    cat /run/steadyvm/guests/*.processors
+fi
 cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 grep -E 'Clock Event|mode|next_event|event_handler|set_next' /proc/timer_list
 dmesg

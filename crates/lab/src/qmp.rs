@@ -47,8 +47,22 @@ impl Monitor {
             .collect())
     }
 
+    /// The answer to a command for people, such as `info registers -a`.
+    pub fn ask_for_people(&mut self, command: &str) -> Result<String> {
+        let request = json!({
+            "execute": "human-monitor-command",
+            "arguments": { "command-line": command },
+        });
+        let answer = self.send(command, &request)?;
+        Ok(answer.as_str().unwrap_or_default().replace('\r', ""))
+    }
+
     fn execute(&mut self, command: &str) -> Result<Value> {
-        let mut line = json!({ "execute": command }).to_string();
+        self.send(command, &json!({ "execute": command }))
+    }
+
+    fn send(&mut self, command: &str, request: &Value) -> Result<Value> {
+        let mut line = request.to_string();
         line.push('\n');
         self.reader
             .get_mut()

@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn what_is_held_ends_with_the_first_late_or_lost_reply() {
         let good = sample(vec![run(&[100, 200], 0)]);
-        let late = sample(vec![run(&[100, 26_000], 0)]);
+        let late_us = BOUND.as_micros() as u64 + 1;
+        let late = sample(vec![run(&[100, late_us], 0)]);
         let lost = sample(vec![run(&[100], 1)]);
         let of = |bad: &Sample, at: usize| {
             let cells = (0..CELLS.len()).map(|cell| vec![if cell == at { bad } else { &good }]);

@@ -21,6 +21,8 @@ pub(super) enum Set {
     Nothing,
     /// The guide's file: the relay and its card have class `rt`.
     File,
+    /// The same with NAPI threads, where the kernel's interrupt threads would poll.
+    Threads,
     /// A method of `steadyvm apply`.
     Method(Method),
 }
@@ -51,7 +53,7 @@ use Way::{Bridge, Macvtap};
 const DEDICATED: Set = Set::Method(Method::Dedicated);
 
 /// All of them. The first of a way is what its others are held against.
-pub(super) const ROWS: [Row; 9] = [
+pub(super) const ROWS: [Row; 11] = [
     row("7.3-bridge", V7_3, Bridge, Set::Nothing),
     row("7.3-macvtap", V7_3, Macvtap, Set::Nothing),
     row("7.3-rt-bridge", V7_3Rt, Bridge, Set::Nothing),
@@ -60,6 +62,8 @@ pub(super) const ROWS: [Row; 9] = [
     row("7.3-macvtap-steadyvm", V7_3, Macvtap, Set::File),
     row("7.3-rt-bridge-steadyvm", V7_3Rt, Bridge, Set::File),
     row("7.3-rt-macvtap-steadyvm", V7_3Rt, Macvtap, Set::File),
+    row("7.3-rt-bridge-threads", V7_3Rt, Bridge, Set::Threads),
+    row("7.3-rt-macvtap-threads", V7_3Rt, Macvtap, Set::Threads),
     row("7.3-rt-bridge-dedicated", V7_3Rt, Bridge, DEDICATED),
 ];
 

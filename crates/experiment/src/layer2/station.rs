@@ -33,6 +33,8 @@ const BULKS_TAP: &str = "tap-bulk";
 /// What the guide has for a relay and the card of its process bus.
 const FILE: &str =
     "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+/// With it NAPI threads poll, also where the kernel has threads of interrupts.
+const THREADS: &str = "[class.rt]\nthreaded_napi = true\n";
 /// Where the subscriber writes each frame with its arrival.
 const CAPTURE: &str = "/run/frames.pcap";
 /// Frames that are on their way have arrived by then, or are lost.
@@ -105,6 +107,7 @@ impl Layer2Station {
         match row.set {
             Set::Nothing => {}
             Set::File => apply_file(&host, FILE)?,
+            Set::Threads => apply_file(&host, &format!("{THREADS}{FILE}"))?,
             Set::Method(method) => {
                 let monitor = host.guest_pid(RELAY.0)?;
                 let named = ["--vm".to_owned(), format!("{monitor}:1")];
