@@ -328,7 +328,12 @@ fn bad_files_say_where_and_what() {
         (
             "name = \"control\"",
             "name = \"control\"\nvcpus = 2\nvcpu_cpus = [1]",
-            "write as many as vcpus",
+            "names the CPU of each VCPU",
+        ),
+        (
+            "name = \"control\"",
+            "name = \"control\"\nvcpu_cpus = []",
+            "vcpu_cpus is empty",
         ),
         (
             "[class.rt] ",

@@ -63,25 +63,28 @@ impl Settings {
         self.0.rt != Some(false) && !served && !said
     }
 
-    /// The CPUs that the VM may use, and that of each VCPU where it is given.
-    fn cpus(&self, vcpus: Option<u32>) -> Result<(Numbers, Numbers), String> {
+    /// The CPUs that the VM may use, and that of each VCPU where it is given. An error has its key.
+    fn cpus(&self, vcpus: Option<u32>) -> Result<(Numbers, Numbers), (&'static str, String)> {
         let (mask, homes) = (&self.0.cpus, &self.0.vcpu_cpus);
-        if [mask, homes].into_iter().flatten().any(Vec::is_empty) {
-            let message = "cpus is empty; name at least one CPU or leave it out";
-            return Err(message.to_owned());
+        for (key, numbers) in [("cpus", mask), ("vcpu_cpus", homes)] {
+            if numbers.as_ref().is_some_and(Vec::is_empty) {
+                let message = format!("{key} is empty; name at least one CPU or leave it out");
+                return Err((key, message));
+            }
         }
         let Some(homes) = homes else {
             return Ok((mask.clone(), None));
         };
         if mask.is_some() {
             let message = "vcpu_cpus has the CPU of each VCPU already; leave out cpus";
-            return Err(message.to_owned());
+            return Err(("cpus", message.to_owned()));
         }
         if vcpus.is_some_and(|vcpus| vcpus as usize != homes.len()) {
-            return Err(format!(
-                "vcpu_cpus names {} CPUs, one for each VCPU; write as many as vcpus",
+            let message = format!(
+                "vcpu_cpus has {} numbers, and vcpus another; it names the CPU of each VCPU",
                 homes.len()
-            ));
+            );
+            return Err(("vcpu_cpus", message));
         }
         Ok((Some(homes.clone()), Some(homes.clone())))
     }
@@ -109,7 +112,9 @@ impl Settings {
             .transpose()?;
         let is_passed_over = self.is_passed_over(served);
         let tables = self.0.tasks.clone();
-        let (mask, homes) = self.cpus(vcpus).map_err(|message| at("cpus", message))?;
+        let (mask, homes) = self
+            .cpus(vcpus)
+            .map_err(|(key, message)| at(key, message))?;
         let vcpus = vcpus.or(homes.as_ref().map(|homes| homes.len() as u32));
         let vm = |needs| Vm {
             place: places.vm(index),
