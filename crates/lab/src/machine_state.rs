@@ -30,9 +30,13 @@ for monitor in /run/steadyvm/guests/*.pid; do
     done
 done
 grep -E . /sys/kernel/debug/kvm/*/vcpu*/* 2>/dev/null
-if pkill -USR1 -f ' carry '; then
-    sleep 2
-    cat /run/steadyvm/guests/*.processors
+rm -f /run/steadyvm/guests/*.processors
+# The brackets keep this script from finding itself.
+if pkill -USR1 -f ' [c]arry '; then
+    for monitor in /run/steadyvm/guests/*.pid; do
+        told=${monitor%.pid}.processors
+        timeout 5 sh -c "until [ -s $told ]; do sleep 0.1; done" && cat $told
+    done
 fi
 cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 grep -E 'Clock Event|mode|next_event|event_handler|set_next' /proc/timer_list

@@ -6,8 +6,8 @@
 //! where a processor idles or executes work that is due later. So at most m - 1 others have an unfinished job there. A
 //! server whose guest may sleep is not of the model: it may have budget left and no work.
 //!
-//! It accepts sets that the response times of [`super::rta`] refuse, and the other way round. Under fixed priorities the same
-//! formula accepts none of 4,500 random sets that response times refuse, and takes five times as long (docs/design/analysis.md).
+//! It accepts sets that the response times of [`super::rta`] refuse, and the other way round. Under fixed priorities response
+//! times are not improved by it (docs/design/analysis.md).
 //!
 //! Complexity: that of the guests' test. Sufficient. Source: Baruah, RTSS 2007.
 
