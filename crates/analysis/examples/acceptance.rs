@@ -187,12 +187,12 @@ fn accepted(text: &mut String) -> Vec<Accepted> {
     }
     let _ = writeln!(
         text,
-        "\n## cbs on gedf, before and after\n\n\
-         Before: tests for periodic servers were used for `cbs`. Density: what the plain density test (Goossens, Funk\n\
-         and Baruah) leaves. After: density with some VCPUs counted as whole CPUs. Every loss has one reason: a guest\n\
+        "\n## cbs on gedf, beside periodic servers\n\n\
+         Periodic: held if the same VCPUs had periodic servers. Density: what the plain density test (Goossens, Funk\n\
+         and Baruah) leaves. cbs: density with some VCPUs counted as whole CPUs. Every loss has one reason: a guest\n\
          that sleeps in its budget and wakes again executes up to its deadline, or gets a new one early, so neither\n\
          slack (response times) nor at most one budget in a period (interference) can be relied on.\n\n\
-         | CPUs | VCPUs | before | density | after | lost | of these held by pedf |\n|---|---|---|---|---|---|---|"
+         | CPUs | VCPUs | periodic | density | cbs | lost | of these held by pedf |\n|---|---|---|---|---|---|---|"
     );
     for (cpus, count, before, plain, after, lost, pinned) in rows {
         let _ = writeln!(
