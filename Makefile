@@ -116,7 +116,7 @@ python-tests: ## Build the Python package and test it
 TEST_LAB := cargo test --release --locked -p steadyvm-lab-program --no-fail-fast --test lab -- --ignored --test-threads=1
 # Subjects that need much, or kernels of their own: each group has its target below.
 SCHED := sched::
-PROGRAM := programs:: services:: inversion:: end_to_end:: peers:: stock_qemu::
+PROGRAM := programs:: open_vswitch:: services:: inversion:: end_to_end:: peers:: stock_qemu::
 LIBVIRT := libvirt:: tuned:: shmem::
 # A function's link comes and goes as its driver asks the card: docs/design/shared-card.md, where it ends.
 FUNCTION := shared_card::a_function

@@ -4,7 +4,7 @@ use crate::engine::Disturbance;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::{Figure, Record};
 use crate::testbed::ComparedMethod;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 use steadyvm_report::{Answer, Grid};
@@ -38,7 +38,7 @@ pub struct Setting {
 /// What an experiment compares.
 #[derive(Debug, Clone, Copy)]
 pub enum Rows {
-    /// Methods of the caller's choice, on hosts with services.
+    /// Methods of the caller's choice.
     Methods,
     /// Settings of a host, of which the caller may choose some.
     Settings(&'static [Setting]),
@@ -64,6 +64,8 @@ pub struct Experiment {
     pub answer: fn(&Record) -> Answer,
     /// What it compares.
     pub rows: Rows,
+    /// The image of its hosts and guests.
+    pub user_space: UserSpace,
     /// Refuses what cannot be measured.
     pub check: fn(&Options) -> Result<()>,
     /// Measures everything.

@@ -126,6 +126,8 @@ pub struct EmulatedHost {
     console: PathBuf,
     guest_patience: Duration,
     devices_on_cpu: Option<usize>,
+    /// Whether guests' taps are ports of Open vSwitch.
+    pub(crate) has_open_vswitch: bool,
 }
 
 impl EmulatedHost {
@@ -176,6 +178,7 @@ impl EmulatedHost {
             console,
             guest_patience: specification.boot_patience.max(guest::BOOT_PATIENCE),
             devices_on_cpu: specification.devices_on_cpu,
+            has_open_vswitch: false,
         };
         host.set_networks_up()?;
         Ok(host)
@@ -221,11 +224,7 @@ impl EmulatedHost {
                 continue;
             }
             self.ip(&format!("tuntap add dev {} mode tap vnet_hdr", card.tap))?;
-            self.ip(&format!(
-                "link set dev {} master {} up",
-                card.tap,
-                network.bridge()
-            ))?;
+            self.join_bridge(&card.tap, *network)?;
         }
         let mut attempts_left = GUEST_ATTEMPTS;
         loop {

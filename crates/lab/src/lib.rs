@@ -16,6 +16,7 @@ mod macvtap;
 mod monitor;
 mod namespace;
 mod one_card;
+mod open_vswitch;
 mod parts;
 mod passthrough;
 mod programs;

@@ -17,7 +17,7 @@ use station::{AdversaryStation, Sample};
 use std::fmt;
 use steadyvm_host::Method;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
@@ -93,6 +93,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "A real-time VM and a stream beside somebody who attacks, by attack, kernel and way",
     answer: figures::answer,
     rows: Rows::Settings(SETTINGS),
+    user_space: UserSpace::Lab,
     check: |options| check_settings(NAME, options),
     run,
 };

@@ -14,7 +14,7 @@ use station::{DensityStation, Sample};
 use std::fmt;
 use std::time::Duration;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 
 const NAME: &str = "density";
@@ -107,6 +107,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "How many real-time VMs two CPUs hold beside a stream, and how many the plan admits",
     answer: |record| ASKED.of_times(record),
     rows: Rows::Settings(SETTINGS),
+    user_space: UserSpace::Lab,
     check: |options| check_settings(NAME, options),
     run,
 };

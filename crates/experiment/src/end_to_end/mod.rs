@@ -14,7 +14,7 @@ use crate::testbed::Interference;
 use combination::{Cell, Combination, Path};
 use place::{Place, Sample};
 use std::sync::{Mutex, PoisonError};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 use steadyvm_load::job::Done;
@@ -51,6 +51,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         kernel: HostKernel::V6_12RtPatched,
         samples: "300",
     },
+    user_space: UserSpace::Lab,
     check,
     run,
 };

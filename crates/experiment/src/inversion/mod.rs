@@ -15,7 +15,7 @@ use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
 use std::fmt::{self, Write as _};
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_report::{Answer, Grid, Picture, duration_words, headers, text};
 use steadyvm_trace::receive_path::WorstPacket;
@@ -58,6 +58,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "A real-time card's packets behind another card's preempted poll, by kernel",
     answer,
     rows: Rows::Settings(SETTINGS),
+    user_space: UserSpace::Lab,
     check: |options| check_settings(NAME, options),
     run,
 };

@@ -10,7 +10,7 @@ use crate::service::{self, Beside, Load, Receivers, Sample, Server, Service};
 use crate::testbed::ComparedMethod;
 use steadyvm_lab::Result;
 use steadyvm_lab::host::{EmulatedHost, RT};
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_load::sip::{Calls, Delay, MESSAGES, Message, Run, relay_configuration};
 
@@ -48,6 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Figure 8 of the outsourcing paper: Kamailio in a VM beside a TCP stream",
     answer: |record| ASKED.of_times(record),
     rows: Rows::Methods,
+    user_space: UserSpace::Services,
     check: |options| service::check(NAME, options),
     run,
 };

@@ -17,7 +17,7 @@ use figures::Condition;
 use row::{Row, SETTINGS, Set};
 use station::{Layer2Station, Sample};
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 
@@ -31,8 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              card, alone, beside a TCP stream to another VM, and beside a neighbour VM that computes with FIFO 1 on both CPUs. \
              Kernels are Debian's, unmodified.",
         reading: &[
-            "bridge: the VMs' taps are ports of a bridge with the card. macvtap: each VM has a macvtap above the card, and two of \
-             them want the streams. Rows without another word set nothing. steadyvm: the relay and its card have class rt. \
+            "bridge: the VMs' taps are ports of a bridge with the card. ovs: of Open vSwitch, whose datapath is the kernel's. \
+             macvtap: each VM has a macvtap above the card, and two of them want the streams. Rows without another word set nothing. steadyvm: the relay and its card have class rt. \
              threads: the same with threaded_napi. dedicated: a CPU for the relay's path alone.",
             "A time is how much longer a frame took than the fastest of the same measurement, from sending outside to the \
              subscriber in the VM: both ends have a clock of their own. Where no frame was fast, all are shown too fast.",
@@ -47,6 +47,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Sampled Values into a relay VM beside a stream and a real-time neighbour, by kernel and way",
     answer: figures::answer,
     rows: Rows::Settings(SETTINGS),
+    user_space: UserSpace::Services,
     check: |options| check_settings(NAME, options),
     run,
 };
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn the_plan_has_the_chosen_rows_and_every_condition() {
         let chosen = Options {
-            settings: vec![SETTINGS[7], SETTINGS[1]],
+            settings: vec![SETTINGS[10], SETTINGS[1]],
             ..options()
         };
         let plan = Streams {

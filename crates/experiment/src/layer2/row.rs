@@ -12,6 +12,8 @@ pub(super) enum Way {
     Bridge,
     /// A macvtap above the card.
     Macvtap,
+    /// Open vSwitch, its datapath in the kernel, and a tap.
+    OpenVswitch,
 }
 
 /// What is set on the host.
@@ -48,20 +50,24 @@ const fn row(name: &'static str, kernel: HostKernel, way: Way, set: Set) -> Row 
 }
 
 use HostKernel::{V7_3, V7_3Rt};
-use Way::{Bridge, Macvtap};
+use Way::{Bridge, Macvtap, OpenVswitch};
 
 const DEDICATED: Set = Set::Method(Method::Dedicated);
 
 /// All of them. The first of a way is what its others are held against.
-pub(super) const ROWS: [Row; 11] = [
+pub(super) const ROWS: [Row; 15] = [
     row("7.3-bridge", V7_3, Bridge, Set::Nothing),
     row("7.3-macvtap", V7_3, Macvtap, Set::Nothing),
+    row("7.3-ovs", V7_3, OpenVswitch, Set::Nothing),
     row("7.3-rt-bridge", V7_3Rt, Bridge, Set::Nothing),
     row("7.3-rt-macvtap", V7_3Rt, Macvtap, Set::Nothing),
+    row("7.3-rt-ovs", V7_3Rt, OpenVswitch, Set::Nothing),
     row("7.3-bridge-steadyvm", V7_3, Bridge, Set::File),
     row("7.3-macvtap-steadyvm", V7_3, Macvtap, Set::File),
+    row("7.3-ovs-steadyvm", V7_3, OpenVswitch, Set::File),
     row("7.3-rt-bridge-steadyvm", V7_3Rt, Bridge, Set::File),
     row("7.3-rt-macvtap-steadyvm", V7_3Rt, Macvtap, Set::File),
+    row("7.3-rt-ovs-steadyvm", V7_3Rt, OpenVswitch, Set::File),
     row("7.3-rt-bridge-threads", V7_3Rt, Bridge, Set::Threads),
     row("7.3-rt-macvtap-threads", V7_3Rt, Macvtap, Set::Threads),
     row("7.3-rt-bridge-dedicated", V7_3Rt, Bridge, DEDICATED),
@@ -114,6 +120,7 @@ mod tests {
         };
         assert_eq!(stock_of("7.3-rt-bridge-steadyvm"), Some("7.3-bridge"));
         assert_eq!(stock_of("7.3-macvtap-steadyvm"), Some("7.3-macvtap"));
+        assert_eq!(stock_of("7.3-rt-ovs-steadyvm"), Some("7.3-ovs"));
         assert_eq!(stock_of("7.3-bridge"), None);
         assert_eq!(stock_of("7.3-macvtap"), None);
         for row in ROWS {

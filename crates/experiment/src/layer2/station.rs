@@ -98,6 +98,9 @@ impl Layer2Station {
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
+        if row.way == Way::OpenVswitch {
+            host.use_open_vswitch(RT)?;
+        }
         let (relay, bulk, neighbour) = start_guests(&host, row.way, observer)?;
         card_to_rt_vcpu(&relay)?;
         if row.way == Way::Macvtap {

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use steadyvm_lab::host::EmulatedHost;
-use steadyvm_lab::laboratory::Laboratory;
+use steadyvm_lab::laboratory::{Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::scheduling;
 use steadyvm_lab::{At, Result};
@@ -60,6 +60,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Figure 9 of the outsourcing paper: memcached in a VM beside a TCP stream",
     answer: |record| ASKED.of_times(record),
     rows: Rows::Methods,
+    user_space: UserSpace::Services,
     check: |options| service::check(NAME, options),
     run,
 };

@@ -14,7 +14,7 @@ use station::{Sample, SharedCardStation};
 use std::fmt;
 use steadyvm_host::Method;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
 use steadyvm_lab::progress::Observer;
 
 const NAME: &str = "shared-card";
@@ -114,6 +114,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "A real-time VM's packets on a card that others use, too, by kernel and way",
     answer: |record| ASKED.of_times(record),
     rows: Rows::Settings(SETTINGS),
+    user_space: UserSpace::Lab,
     check: |options| check_settings(NAME, options),
     run,
 };

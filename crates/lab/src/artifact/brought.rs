@@ -3,7 +3,7 @@
 //! All of it is checked first, so that it is refused before any work. It is read when it is packed or booted.
 
 use super::bz_image::{self, HEAD_BYTES};
-use super::modules::{DEPENDENCIES, HOST_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out};
+use super::modules::{DEPENDENCIES, PLACE_OF_MODULES, base_of_modules, lay_out_hosts};
 use crate::{At, Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -56,7 +56,7 @@ impl BroughtKernel {
     pub(crate) fn host_modules(&self) -> Result<Option<TempDir>> {
         let laid_out = self.modules.as_deref().map(|modules| {
             let directory = tempfile::tempdir().doing("make a temporary directory")?;
-            lay_out(modules, HOST_MODULES, directory.path()).map(|()| directory)
+            lay_out_hosts(modules, directory.path()).map(|()| directory)
         });
         laid_out.transpose()
     }

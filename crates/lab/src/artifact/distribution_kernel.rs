@@ -4,7 +4,10 @@ use super::apt::Apt;
 use super::backports;
 use super::cache::{Cache, Inputs};
 use super::kernel_packages::{KernelPackage, KernelPackages};
-use super::modules::{GUEST_MODULES, HOST_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out};
+use super::modules::{
+    GUEST_MODULES, HOST_MODULES, LATER_MODULES, PLACE_OF_MODULES, base_of_modules, lay_out,
+    lay_out_hosts,
+};
 use super::output;
 use super::packages::unpack;
 use super::rt_kernel::source_version;
@@ -71,6 +74,7 @@ impl DistributionKernel {
             .with("package", image.to_string())
             .with("headers", headers.join(" "))
             .with("host modules", HOST_MODULES.join(" "))
+            .with("later modules", LATER_MODULES.join(" "))
             .with("guest modules", GUEST_MODULES.join(" "));
         let entry = cache.entry("kernel-distribution", &inputs, observer, |directory| {
             let title = format!("fetch and unpack {} (once)", image.name);
@@ -103,12 +107,8 @@ fn fill(directory: &Path, apt: &Apt, packages: &KernelPackages) -> Result<()> {
     let base = base_of_modules(&tree);
     output(Command::new("depmod").arg("-b").arg(&base).arg(release))?;
     let modules = base.join(PLACE_OF_MODULES).join(release);
-    for (names, target) in [
-        (HOST_MODULES, "host-modules"),
-        (GUEST_MODULES, "guest-modules"),
-    ] {
-        lay_out(&modules, names, &directory.join(target))?;
-    }
+    lay_out_hosts(&modules, &directory.join("host-modules"))?;
+    lay_out(&modules, GUEST_MODULES, &directory.join("guest-modules"))?;
     for used in [&downloaded, &tree] {
         fs::remove_dir_all(used).at("remove", used)?;
     }

@@ -1,7 +1,9 @@
 //! The initramfs: the lab's program as the first process, modules, and files laid over the image.
 
+use super::modules::LATER;
 use super::output;
 use crate::init::{ADDITIONS, HOST_PROGRAM, MODULES};
+use crate::open_vswitch;
 use crate::{At, Programs, Result};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs;
@@ -14,7 +16,7 @@ use std::process::Command;
 pub struct Initramfs<'a> {
     /// Linked statically: the first process, and the program of hosts.
     pub programs: &'a Programs,
-    /// A directory of modules whose names are in load order.
+    /// A directory of modules whose names are in load order, and of those that are loaded later.
     pub modules: Option<&'a Path>,
     /// Files to lay over the image: where they stand there, and where they come from.
     pub additions: Vec<(&'a str, &'a Path)>,
@@ -56,7 +58,11 @@ impl Initramfs<'_> {
         let addition = |place: &str| inside(&inside(root, ADDITIONS), place);
         strip(&self.programs.host, &addition(HOST_PROGRAM))?;
         if let Some(modules) = self.modules {
-            copy_directory(modules, &inside(root, MODULES))?;
+            copy_files(modules, &inside(root, MODULES))?;
+            let later = modules.join(LATER);
+            if later.is_dir() {
+                copy_files(&later, &addition(open_vswitch::MODULES))?;
+            }
         }
         for (place, source) in &self.additions {
             let target = addition(place);
@@ -92,12 +98,15 @@ fn inside(root: &Path, place: &str) -> PathBuf {
     root.join(place.trim_start_matches('/'))
 }
 
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+/// Copies the files of a directory, and no directory in it.
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).at("create", to)?;
     for entry in fs::read_dir(from).at("read", from)? {
         let source = entry.at("read", from)?.path();
-        let target = to.join(source.file_name().unwrap_or_default());
-        fs::copy(&source, &target).at("copy", &source)?;
+        if source.is_file() {
+            let target = to.join(source.file_name().unwrap_or_default());
+            fs::copy(&source, &target).at("copy", &source)?;
+        }
     }
     Ok(())
 }

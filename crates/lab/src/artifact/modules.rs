@@ -34,6 +34,10 @@ pub const HOST_MODULES: &[&str] = &[
     "vfio_iommu_type1",
     "igbvf",
 ];
+/// What a host loads only when it is told to, from [`LATER`]: with it come connection tracking and more.
+pub const LATER_MODULES: &[&str] = &["openvswitch"];
+/// The directory beside a host's other modules that has these.
+pub const LATER: &str = "later";
 /// What a guest needs.
 pub const GUEST_MODULES: &[&str] = &[
     "virtio_pci",
@@ -55,6 +59,12 @@ pub fn base_of_modules(tree: &Path) -> PathBuf {
     } else {
         tree.to_owned()
     }
+}
+
+/// Writes the modules that a host needs into `target`, and below it those that it loads later.
+pub fn lay_out_hosts(modules: &Path, target: &Path) -> Result<()> {
+    lay_out(modules, HOST_MODULES, target)?;
+    lay_out(modules, LATER_MODULES, &target.join(LATER))
 }
 
 /// Writes the modules for `names`, and all that they need, into `target`: decompressed, under names

@@ -204,8 +204,8 @@ impl Registered {
             markdown: &args.markdown,
         };
         let mut run = Run::open(output, &wanted, instead)?;
-        if !options.methods.is_empty() {
-            run = run.with_user_space(UserSpace::Services)?;
+        if experiment.user_space != UserSpace::Lab {
+            run = run.with_user_space(experiment.user_space)?;
         }
         let measured = (experiment.run)(&run.laboratory, &options, &run.display)?;
         let bootstrap = BootstrapOptions::default();

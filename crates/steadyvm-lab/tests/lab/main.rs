@@ -31,6 +31,7 @@ mod many;
 mod measure;
 mod net;
 mod nisp;
+mod open_vswitch;
 mod outsourcing;
 mod peers;
 mod pods;

@@ -1,0 +1,53 @@
+//! Open vSwitch in place of a network's bridge, with its datapath in the kernel.
+
+use crate::Result;
+use crate::host::{EmulatedHost, Network};
+
+/// Where hosts have the modules that it takes, named so that their order is their load order.
+pub(crate) const MODULES: &str = "/usr/lib/steadyvm/modules";
+
+/// Loads what is not loaded yet, and starts the data base and the switch as Debian's `ovs-ctl` does.
+const START: &str = r"
+for module in /usr/lib/steadyvm/modules/*.ko; do
+    name=${module##*/[0-9]*-}
+    [ -d /sys/module/${name%.ko} ] || insmod $module
+done
+mkdir -p /run/openvswitch /etc/openvswitch
+data=/run/openvswitch/conf.db
+ovsdb-tool create $data /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server $data --remote=punix:/run/openvswitch/db.sock --no-chdir --pidfile --detach
+ovs-vsctl --no-wait init
+ovs-vswitchd unix:/run/openvswitch/db.sock --no-chdir --pidfile --detach --log-file=/dev/null
+";
+
+impl EmulatedHost {
+    /// Puts Open vSwitch in the place of a network's bridge, under the same name. The host's image must have it
+    /// ([`UserSpace::Services`](crate::laboratory::UserSpace::Services)), and no guest may have been started.
+    ///
+    /// # Errors
+    /// The image or the kernel has no Open vSwitch.
+    pub fn use_open_vswitch(&mut self, network: Network) -> Result<()> {
+        let (card, bridge, address) = (network.name, network.bridge(), network.host());
+        let replace = format!(
+            "{START}
+             ip link delete {bridge}
+             ovs-vsctl add-br {bridge} -- add-port {bridge} {card}
+             ip address add {address}/24 dev {bridge}
+             ip link set dev {bridge} up"
+        );
+        self.connection().run(&["sh", "-euc", &replace])?;
+        self.has_open_vswitch = true;
+        Ok(())
+    }
+
+    /// Makes a device a port of a network's bridge.
+    pub(crate) fn join_bridge(&self, device: &str, network: Network) -> Result<()> {
+        let bridge = network.bridge();
+        if self.has_open_vswitch {
+            let argv = ["ovs-vsctl", "add-port", &bridge, device];
+            self.connection().run(&argv)?;
+            return self.ip(&format!("link set dev {device} up"));
+        }
+        self.ip(&format!("link set dev {device} master {bridge} up"))
+    }
+}

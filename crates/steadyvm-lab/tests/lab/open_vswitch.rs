@@ -1,0 +1,48 @@
+//! Open vSwitch of Debian in the place of a bridge: a VM's port is found, ranked, named and given back.
+
+use crate::support::profile::{all_hold, inside, laboratory, shown, undo, write};
+use std::path::Path;
+use steadyvm_lab::artifact::{Cache, UserSpace};
+use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::laboratory::{HostKernel, guest};
+use steadyvm_lab::progress::Silent;
+
+const FILE: &str =
+    "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+
+/// The scheduling class of the worker of the VM's card.
+const WORKER: &str = "ps -eLo comm,cls | grep '^vhost-'";
+
+#[test]
+#[ignore = "needs the lab: make program-tests"]
+fn a_vm_at_open_vswitch_is_ranked_named_and_given_back() {
+    let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("open-vswitch");
+    let kernel = HostKernel::V6_12Rt;
+    let laboratory = laboratory(&logs, kernel);
+    let cache = Cache::of_this_machine().unwrap();
+    let laboratory = laboratory.with_user_space(UserSpace::Services, &cache, &Silent);
+    let laboratory = laboratory.unwrap();
+    let mut host = EmulatedHost::boot(&laboratory.host("ovs", kernel).unwrap()).unwrap();
+    host.use_open_vswitch(RT).unwrap();
+    let vm = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    host.set_network_up(&vm, "rt", RT.address(3)).unwrap();
+    write(&host, "/run/steadyvm.toml", FILE);
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
+    assert!(!inside(&host, WORKER).contains("FF"));
+
+    inside(&host, "steadyvm apply --strict /run/steadyvm.toml");
+    let shown = shown(&host);
+    assert!(all_hold(&shown));
+    assert!(inside(&host, WORKER).contains("FF"), "its worker is ranked");
+    let ways = shown["packet_ways"].to_string();
+    assert!(ways.contains("OVS kernel datapath"), "{ways}");
+    inside(&host, "steadyvm doctor --json > /run/doctor.json || :");
+    let found = inside(
+        &host,
+        "grep -A6 '\"network.open-vswitch\"' /run/doctor.json",
+    );
+    assert!(found.contains("tap-rt"), "{found}");
+    undo(&host);
+}
