@@ -22,7 +22,7 @@ ovs-vswitchd unix:/run/openvswitch/db.sock --no-chdir --pidfile --detach --log-f
 
 impl EmulatedHost {
     /// Puts Open vSwitch in the place of a network's bridge, under the same name. The host's image must have it
-    /// ([`UserSpace::Services`](crate::laboratory::UserSpace::Services)), and no guest may have been started.
+    /// ([`UserSpace::Services`](crate::artifact::UserSpace::Services)), and no guest may have been started.
     ///
     /// # Errors
     /// The image or the kernel has no Open vSwitch.

@@ -17,7 +17,8 @@ use station::{AdversaryStation, Sample};
 use std::fmt;
 use steadyvm_host::Method;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
+use steadyvm_lab::artifact::UserSpace;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 

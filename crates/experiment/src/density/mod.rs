@@ -14,7 +14,8 @@ use station::{DensityStation, Sample};
 use std::fmt;
 use std::time::Duration;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
+use steadyvm_lab::artifact::UserSpace;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 
 const NAME: &str = "density";

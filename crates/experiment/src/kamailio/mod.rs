@@ -9,8 +9,9 @@ use crate::experiment::{Experiment, Options, Outcome, Rows};
 use crate::service::{self, Beside, Load, Receivers, Sample, Server, Service};
 use crate::testbed::ComparedMethod;
 use steadyvm_lab::Result;
+use steadyvm_lab::artifact::UserSpace;
 use steadyvm_lab::host::{EmulatedHost, RT};
-use steadyvm_lab::laboratory::{Laboratory, UserSpace};
+use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_load::sip::{Calls, Delay, MESSAGES, Message, Run, relay_configuration};
 

@@ -17,7 +17,8 @@ use figures::Condition;
 use row::{Row, SETTINGS, Set};
 use station::{Layer2Station, Sample};
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{Laboratory, UserSpace};
+use steadyvm_lab::artifact::UserSpace;
+use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_stats::bootstrap::BootstrapOptions;
 

@@ -14,7 +14,8 @@ use station::{Sample, SharedCardStation};
 use std::fmt;
 use steadyvm_host::Method;
 use steadyvm_lab::Result;
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, UserSpace};
+use steadyvm_lab::artifact::UserSpace;
+use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
 
 const NAME: &str = "shared-card";
