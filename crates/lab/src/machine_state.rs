@@ -30,6 +30,8 @@ for monitor in /run/steadyvm/guests/*.pid; do
     done
 done
 grep -E . /sys/kernel/debug/kvm/*/vcpu*/* 2>/dev/null
+# A monitor says here why KVM ended its guest.
+tail -n 60 /run/steadyvm/guests/*.log
 rm -f /run/steadyvm/guests/*.processors
 # The brackets keep this script from finding itself.
 if pkill -USR1 -f ' [c]arry '; then
