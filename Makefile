@@ -99,6 +99,11 @@ test-nova: ## The package for OpenStack Nova: formatting, types, unit and proper
 kubernetes: ## A real control plane of Kubernetes with the driver's manifests; `tools/kubernetes down` ends it
 	tools/kubernetes up
 
+.PHONY: kubernetes-scale
+kubernetes-scale: ## By hand: 10,000 claims on 1,000 nodes of a real control plane, for docs/results/kubernetes.md; up to 25 minutes
+	tools/kubernetes scale --nodes 1000 --claims 10000
+	tools/kubernetes page
+
 .PHONY: ansible-tests
 ansible-tests: packages ## By hand: the Ansible role on fresh Debian 12 and 13 systems by SSH; takes minutes
 	$(AS_ROOT) tools/test-ansible

@@ -40,8 +40,8 @@ type options struct {
 	cluster           trial.Cluster
 	release, revision string
 	out, scaleOut     string
-	rounds, waits     int
-	nodes, claims     int
+	extent            trial.Extent
+	load              trial.Load
 }
 
 func run(ctx context.Context, words []string) error {
@@ -60,10 +60,14 @@ func run(ctx context.Context, words []string) error {
 	set.StringVar(&chosen.revision, "revision", "", "of the repository, for the record")
 	set.StringVar(&chosen.out, "out", "", "where the record is written, or read from")
 	set.StringVar(&chosen.scaleOut, "scale-out", "", "the same of scale")
-	set.IntVar(&chosen.nodes, "nodes", 1000, "of scale")
-	set.IntVar(&chosen.claims, "claims", 1000, "of scale")
-	set.IntVar(&chosen.rounds, "rounds", 20, "races of 20 claims for 10 places")
-	set.IntVar(&chosen.waits, "waits", 50, "pods whose wait for a place is measured, with a claim and without")
+	set.IntVar(&chosen.load.Nodes, "nodes", 1000, "of scale")
+	set.IntVar(&chosen.load.CPUs, "cpus", 4, "that each node of scale offers")
+	set.IntVar(&chosen.load.Claims, "claims", 1000, "of scale")
+	set.DurationVar(&chosen.load.Longest, "longest", 15*time.Minute, "of scale: no more claims are waited for after it, and the page says how many it were")
+	set.IntVar(&chosen.load.PercentOfNodes, "percent-of-nodes", 0, "of scale: percentageOfNodesToScore of kube-scheduler; 0: its own choice")
+	set.IntVar(&chosen.extent.Rounds, "rounds", 20, "races of 20 claims for 10 places, in which something dies or nothing")
+	set.IntVar(&chosen.extent.Turns, "turns", 10, "such races in which nothing dies, and the two kube-schedulers lead in turn")
+	set.IntVar(&chosen.extent.Waits, "waits", 50, "pods whose wait for a place is measured, with a claim and without")
 	if err := set.Parse(words[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -133,7 +137,7 @@ func (o *options) within(ctx context.Context, say func(string), do func(upSecond
 func (o *options) try(ctx context.Context, say func(string)) error {
 	return o.within(ctx, say, func(upSeconds float64) error {
 		began := time.Now().UTC()
-		record, err := o.cluster.Run(ctx, o.rounds, o.waits, say)
+		record, err := o.cluster.Run(ctx, o.extent, say)
 		if err != nil {
 			return err
 		}
@@ -149,9 +153,10 @@ func (o *options) try(ctx context.Context, say func(string)) error {
 }
 
 func (o *options) scale(ctx context.Context, say func(string)) error {
+	o.cluster.PercentOfNodes = o.load.PercentOfNodes
 	return o.within(ctx, say, func(float64) error {
 		began := time.Now().UTC()
-		scale, err := o.cluster.Scale(ctx, o.nodes, o.claims, o.waits, say)
+		scale, err := o.cluster.Scale(ctx, o.load, o.extent.Waits, say)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ func IsOurFile(file string) bool {
 type table struct {
 	Name      string      `toml:"name"`
 	Cgroup    string      `toml:"cgroup"`
+	Threads   string      `toml:"threads,omitempty"`
 	Class     string      `toml:"class"`
 	Interface string      `toml:"interface,omitempty"`
 	Period    string      `toml:"period,omitempty"`
@@ -57,9 +58,19 @@ type file struct {
 	VM []table `toml:"vm"`
 }
 
+// Place is where a claim's VM is, and where it runs.
+type Place struct {
+	// Cgroup is the pod's.
+	Cgroup string
+	// Threads have this name, where they are its VCPUs and there is no VM.
+	Threads string
+	// CPUs has that of each VCPU.
+	CPUs []int
+}
+
 // Text describes a VM: by the cgroup it is found, and each VCPU runs on its own of these CPUs. kube-scheduler has counted on
 // that, so the plan may not put two VCPUs where one has room.
-func Text(claim Claim, vm engine.VM, cgroup string, cpus []int) (string, error) {
+func Text(claim Claim, vm engine.VM, place Place) (string, error) {
 	inNs := func(ns *int64) string {
 		if ns == nil {
 			return ""
@@ -67,8 +78,8 @@ func Text(claim Claim, vm engine.VM, cgroup string, cpus []int) (string, error) 
 		return fmt.Sprintf("%dns", *ns)
 	}
 	described := table{
-		Name: claim.VM(), Cgroup: cgroup, Class: vm.Class, Interface: vm.Interface,
-		Period: inNs(vm.PeriodNs), Budget: inNs(vm.BudgetNs), VCPUs: vm.VCPUs, VCPUCPUs: cpus,
+		Name: claim.VM(), Cgroup: place.Cgroup, Threads: place.Threads, Class: vm.Class, Interface: vm.Interface,
+		Period: inNs(vm.PeriodNs), Budget: inNs(vm.BudgetNs), VCPUs: vm.VCPUs, VCPUCPUs: place.CPUs,
 	}
 	for _, task := range vm.Tasks {
 		one := taskTable{C: inNs(&task.C), T: inNs(&task.T)}

@@ -28,7 +28,7 @@ func vms() []engine.VM {
 func TestTheHostReadsWhatIsWritten(t *testing.T) {
 	for _, vm := range vms() {
 		program, root := real.Host(t)
-		text, err := dropin.Text(claim, vm, `/kubepods.slice/kubepods-pod0a1b_2c.slice`, []int{1})
+		text, err := dropin.Text(claim, vm, dropin.Place{Cgroup: "/kubepods.slice/kubepods-pod0a1b_2c.slice", CPUs: []int{1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,20 +53,25 @@ func TestTheLabsFilesAreThoseThatAreWritten(t *testing.T) {
 	lab := dropin.Claim{Namespace: "default", Name: "voice-cpu-x7", UID: "6e1b2c4d-0f3a-4b5c-8d7e-9a0b1c2d3e4f"}
 	pod := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%s.slice"
 	for file, expected := range map[string]struct {
-		vm     engine.VM
-		cgroup string
-		cpus   []int
+		vm    engine.VM
+		place dropin.Place
 	}{
 		"one-vcpu.toml": {
 			engine.VM{Class: "rt", Interface: "mpr", PeriodNs: ns(10_000_000), BudgetNs: ns(4_000_000), VCPUs: 1},
-			fmt.Sprintf(pod, "11111111_2222_3333_4444_555555555555"), []int{1},
+			dropin.Place{Cgroup: fmt.Sprintf(pod, "11111111_2222_3333_4444_555555555555"), CPUs: []int{1}},
 		},
 		"two-vcpus.toml": {
 			engine.VM{Class: "rt", Interface: "mpr", PeriodNs: ns(10_000_000), BudgetNs: ns(6_000_000), VCPUs: 2},
-			fmt.Sprintf(pod, "66666666_7777_8888_9999_aaaaaaaaaaaa"), []int{1, 0},
+			dropin.Place{Cgroup: fmt.Sprintf(pod, "66666666_7777_8888_9999_aaaaaaaaaaaa"), CPUs: []int{1, 0}},
+		},
+		"threads.toml": {
+			engine.VM{Class: "rt", Interface: "mpr", PeriodNs: ns(10_000_000), BudgetNs: ns(4_000_000), VCPUs: 1},
+			dropin.Place{
+				Cgroup: fmt.Sprintf(pod, "bbbbbbbb_cccc_dddd_eeee_ffffffffffff"), Threads: "cycle*", CPUs: []int{1},
+			},
 		},
 	} {
-		text, err := dropin.Text(lab, expected.vm, expected.cgroup, expected.cpus)
+		text, err := dropin.Text(lab, expected.vm, expected.place)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,11 +94,14 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		return nil, fmt.Errorf("it consumes %d millionths of a CPU, and its reservation needs %d: "+
 			"request %s %d, or let the webhook write it", asked.leastPpm, need.Ppm, reservation.Capacity, need.Ppm)
 	}
-	place, err := cgroup.OfPod(d.Cgroups, string(pod))
-	if err != nil {
+	place := dropin.Place{CPUs: asked.cpus}
+	if place.Cgroup, err = cgroup.OfPod(d.Cgroups, string(pod)); err != nil {
 		return nil, err
 	}
-	text, err := dropin.Text(own, asked.reservation.VM(own.VM(), vcpus), place, asked.cpus)
+	if asked.reservation.Threads != nil {
+		place.Threads = *asked.reservation.Threads
+	}
+	text, err := dropin.Text(own, asked.reservation.VM(own.VM(), vcpus), place)
 	if err != nil {
 		return nil, err
 	}

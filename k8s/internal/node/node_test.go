@@ -91,6 +91,28 @@ func files(t *testing.T, own *node.Driver) []string {
 	return names
 }
 
+func TestAContainersThreadsAreDescribedByTheirName(t *testing.T) {
+	own, _ := driver(t)
+	one := claim("u1", "cpu-0", "400000", "4000")
+	raw := &one.Status.Allocation.Devices.Config[0].Opaque.Parameters.Raw
+	*raw = []byte(strings.Replace(string(*raw), "{", `{"threads":"cycle*",`, 1))
+	if err := prepare(t, own, one); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(own.Directory, "kubernetes-u1.toml"))
+	if err != nil || !strings.Contains(string(text), "threads = 'cycle*'") {
+		t.Errorf("%s, %v", text, err)
+	}
+	// The host counts it as it does a VM.
+	capacity, err := own.Engine.Capacity(t.Context())
+	if err != nil || len(capacity.Held) != 1 || capacity.Held[0].BudgetNs != 4_000_000 {
+		t.Errorf("%+v, %v", capacity.Held, err)
+	}
+	if err := prepare(t, own, claim("u2", "cpu-0", "600000", "6000")); err == nil {
+		t.Error("a CPU is given away twice")
+	}
+}
+
 func TestAClaimIsDescribedOnceAndForgottenWithoutATrace(t *testing.T) {
 	own, registry := driver(t)
 	one := claim("u1", "cpu-1", "400000", "4000")

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
+	"unicode"
 
 	"steadyvm/k8s/internal/engine"
 )
@@ -25,6 +27,8 @@ const (
 	DefaultClass = "rt"
 
 	nsInMicrosecond = 1000
+	// Of a thread, in bytes (TASK_COMM_LEN of include/linux/sched.h).
+	longestName = 15
 	// A year. Beyond it numbers of nanoseconds would not fit.
 	longestMicroseconds = 365 * 24 * 3600 * 1_000_000
 )
@@ -41,6 +45,8 @@ type Reservation struct {
 	PeriodMicroseconds *int64 `json:"periodMicroseconds,omitempty"`
 	// Tasks run in the VM; the analysis computes the budget.
 	Tasks []Task `json:"tasks,omitempty"`
+	// Threads is for a container without a VM: the name of the threads that have the budgets, or with a * its beginning.
+	Threads *string `json:"threads,omitempty"`
 }
 
 // Task is one task of a VM.
@@ -74,7 +80,23 @@ func Parse(raw []byte) (Reservation, error) {
 	if read.BudgetMicroseconds != nil && read.PeriodMicroseconds == nil {
 		return read, fmt.Errorf("budgetMicroseconds is in every period: say periodMicroseconds")
 	}
+	if err := read.checkThreads(); err != nil {
+		return read, err
+	}
 	return read, read.checkTimes()
+}
+
+// checkThreads refuses what Linux calls no thread: it would never be found.
+func (r Reservation) checkThreads() error {
+	if r.Threads == nil {
+		return nil
+	}
+	written := strings.TrimSuffix(*r.Threads, "*")
+	if len(written) < 1 || len(written) > longestName || strings.ContainsFunc(*r.Threads, unicode.IsControl) {
+		return fmt.Errorf("threads is %q: write the name as /proc/PID/task/TID/comm has it, of 1 to %d bytes, "+
+			"and behind it * if it is a beginning", *r.Threads, longestName)
+	}
+	return nil
 }
 
 func (r Reservation) checkTimes() error {

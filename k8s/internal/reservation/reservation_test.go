@@ -23,6 +23,10 @@ func TestWrongParametersAreRefusedWithWhatToWrite(t *testing.T) {
 		head + `"budgetMicroseconds":1,"periodMicroseconds":9223372036854775807}`: "has to be 0 to",
 		head + `"tasks":[{"executionMicroseconds":1,"periodMicroseconds":1,"limitMicroseconds":-2}]}`: "tasks[0].limitMicroseconds",
 		head + `"budgetMicroseconds":1.5,"periodMicroseconds":10}`:                                    "parameters:",
+		head + `"budgetMicroseconds":1,"periodMicroseconds":9,"threads":""}`:                          "threads is",
+		head + `"budgetMicroseconds":1,"periodMicroseconds":9,"threads":"*"}`:                         "threads is",
+		head + `"budgetMicroseconds":1,"periodMicroseconds":9,"threads":"of-sixteen-bytes"}`:          "threads is",
+		head + `"budgetMicroseconds":1,"periodMicroseconds":9,"threads":"a\nb"}`:                      "threads is",
 		`[]`: "parameters:",
 		``:   "parameters:",
 	} {

@@ -40,7 +40,7 @@ func (p parameters) with(name string, value any) parameters {
 	return more
 }
 
-// spec is that of a claim. ppm 0: the webhook writes it.
+// spec is that of a claim. ppm 0: the webhook writes it. Without parameters it has no reservation.
 func (p parameters) spec(ppm int64) (resourceapi.ResourceClaimSpec, error) {
 	whole := p.with("apiVersion", reservation.APIVersion).with("kind", reservation.Kind)
 	raw, err := json.Marshal(whole)
@@ -50,8 +50,12 @@ func (p parameters) spec(ppm int64) (resourceapi.ResourceClaimSpec, error) {
 			reservation.Capacity: *resource.NewQuantity(ppm, resource.DecimalSI),
 		}}
 	}
+	requests := []resourceapi.DeviceRequest{{Name: "cpu", Exactly: &request}}
+	if p == nil {
+		return resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: requests}}, nil
+	}
 	return resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{
-		Requests: []resourceapi.DeviceRequest{{Name: "cpu", Exactly: &request}},
+		Requests: requests,
 		Config: []resourceapi.DeviceClaimConfiguration{{
 			Requests: []string{"cpu"},
 			DeviceConfiguration: resourceapi.DeviceConfiguration{Opaque: &resourceapi.OpaqueDeviceConfiguration{
@@ -72,7 +76,15 @@ func (c *Cluster) claim(ctx context.Context, name string, asked parameters, ppm 
 
 // template makes a template of claims, unless it is there.
 func (c *Cluster) template(ctx context.Context, name string, asked parameters) error {
-	spec, err := asked.spec(0)
+	err := c.makeTemplate(ctx, name, asked, 0)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *Cluster) makeTemplate(ctx context.Context, name string, asked parameters, ppm int64) error {
+	spec, err := asked.spec(ppm)
 	if err != nil {
 		return err
 	}
@@ -80,9 +92,6 @@ func (c *Cluster) template(ctx context.Context, name string, asked parameters) e
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceapi.ResourceClaimTemplateSpec{Spec: spec},
 	}
 	_, err = c.admin.ResourceV1().ResourceClaimTemplates(tenant).Create(ctx, object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
 	return err
 }
 

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,8 @@ type Cluster struct {
 	Source string
 	// Lease is how long a scheduler leads without a word: short where one is killed, long where many nodes keep the machine busy.
 	Lease time.Duration
+	// PercentOfNodes is how many of the nodes a scheduler finds room on before it chooses; 0: its own choice.
+	PercentOfNodes int
 
 	authority           *authority
 	etcdPort, peerPort  int
@@ -121,7 +124,17 @@ func (c *Cluster) configure() error {
 			return err
 		}
 	}
-	var err error
+	scheduler, err := json.MarshalIndent(map[string]any{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+		"clientConnection":         map[string]any{"kubeconfig": c.kubeconfig("scheduler"), "qps": 500, "burst": 500},
+		"percentageOfNodesToScore": c.PercentOfNodes,
+	}, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.schedulerConfig(), scheduler, 0o644); err != nil {
+		return err
+	}
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig("admin")); err != nil {
 		return err
 	}
@@ -145,6 +158,8 @@ func (c *Cluster) writeKubeconfig(name string, user clientcmdapi.AuthInfo) error
 }
 
 func (c *Cluster) kubeconfig(name string) string { return filepath.Join(c.Place, name+".kubeconfig") }
+
+func (c *Cluster) schedulerConfig() string { return filepath.Join(c.Place, "scheduler.json") }
 
 // Kubeconfig is the administrator's.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig("admin") }
@@ -209,10 +224,9 @@ func (c *Cluster) StartScheduler(number int) error {
 	var err error
 	name := fmt.Sprintf("kube-scheduler-%d", number)
 	c.schedulers[number], err = start(c.Logs, name, filepath.Join(c.Programs, "kube-scheduler"),
-		"--bind-address=127.0.0.1", "--secure-port=0", "--kubeconfig="+c.kubeconfig("scheduler"),
+		"--bind-address=127.0.0.1", "--secure-port=0", "--config="+c.schedulerConfig(),
 		"--leader-elect=true", "--leader-elect-lease-duration="+c.Lease.String(),
 		"--leader-elect-renew-deadline="+(c.Lease*2/3).String(), "--leader-elect-retry-period="+(c.Lease/6).String(),
-		"--kube-api-qps=500", "--kube-api-burst=500",
 		// Where no event tells it of room it looks again, by itself after 5 minutes. Nobody waits so long here.
 		"--pod-max-in-unschedulable-pods-duration="+looksAgainAfter,
 	)
@@ -231,6 +245,27 @@ func (c *Cluster) revive() error {
 		}
 	}
 	return nil
+}
+
+// takeTurn makes one of the two lead: while the other is down, whoever renews the lease is the one.
+func (c *Cluster) takeTurn(ctx context.Context, number int) error {
+	other := 1 - number
+	if err := c.schedulers[other].stop(); err != nil {
+		return err
+	}
+	since := time.Now()
+	err := c.schedulers[number].until(ctx, "leads", func(ctx context.Context) error {
+		lease, err := c.admin.CoordinationV1().Leases("kube-system").Get(ctx, "kube-scheduler", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
+		if renewed := lease.Spec.RenewTime; !held || renewed == nil || !renewed.After(since) {
+			return errors.New("its lease is not renewed")
+		}
+		return nil
+	})
+	return errors.Join(err, c.StartScheduler(other))
 }
 
 func (c *Cluster) awaitSchedulers(ctx context.Context) error {

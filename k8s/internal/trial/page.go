@@ -25,14 +25,37 @@ func (r *Record) Failed() int {
 	return failed
 }
 
-func (r *Record) roundsBeyond() int {
-	beyond := 0
+// byDeath has the races in which nothing dies, and those in which something does.
+func (r *Record) byDeath() (quiet, deadly []Round) {
 	for _, round := range r.Rounds {
-		if round.beyond() {
-			beyond++
+		if round.Killed == "" {
+			quiet = append(quiet, round)
+		} else {
+			deadly = append(deadly, round)
 		}
 	}
-	return beyond
+	return quiet, deadly
+}
+
+// turns counts races before which the other scheduler took its turn.
+func (r *Record) turns() int {
+	turns := 0
+	for _, round := range r.Rounds {
+		if round.Leads != 0 {
+			turns++
+		}
+	}
+	return turns
+}
+
+func beyond(rounds []Round) int {
+	count := 0
+	for _, round := range rounds {
+		if round.beyond() {
+			count++
+		}
+	}
+	return count
 }
 
 // Page is what the example `page` of crates/report makes a page of. scale may be none.
@@ -54,6 +77,7 @@ func (r *Record) Page(scale *Scale) object {
 	count := func(what string, count, all int) object {
 		return object{"count": object{"of": "", "what": what, "count": count, "all": all}}
 	}
+	quiet, deadly := r.byDeath()
 	with, without := median(r.WithClaimMs), median(r.WithoutMs)
 	bar := func(name string, value float64, words string) object {
 		return object{"name": name, "value": value, "words": words}
@@ -64,7 +88,9 @@ func (r *Record) Page(scale *Scale) object {
 			"findings": []object{
 				count(fmt.Sprintf("races of %d claims for %d places in which more than %d start", atOnce, places, places),
 					overrun, len(r.Rounds)),
-				count(fmt.Sprintf("races in which kube-scheduler itself gives more than %d a place", places), r.roundsBeyond(), len(r.Rounds)),
+				count(fmt.Sprintf("races in which nothing dies and kube-scheduler itself gives more than %d a place", places),
+					beyond(quiet), len(quiet)),
+				count("races in which something dies and it does", beyond(deadly), len(deadly)),
 				count("checks that failed", failed, len(r.Checks)),
 			},
 			"picture": object{
@@ -80,7 +106,8 @@ func (r *Record) Page(scale *Scale) object {
 			},
 		},
 		"details": object{
-			"command": fmt.Sprintf("tools/kubernetes run --rounds %d --waits %d", len(r.Rounds), len(r.WithClaimMs)),
+			"command": fmt.Sprintf("tools/kubernetes run --rounds %d --turns %d --waits %d", len(r.Rounds)-r.turns(), r.turns(),
+				len(r.WithClaimMs)),
 			"warning": fmt.Sprintf("It was written by Kubernetes %s at revision %s on %s; the control plane was up after %.0f s. "+
 				"etcd, kube-apiserver, kube-controller-manager and two kube-schedulers are real, and so is the driver. "+
 				"The node is an object: the check stands in for its kubelet, makes pods' cgroups and calls the driver's plugin. "+
@@ -112,24 +139,22 @@ func (r *Record) roundTable() []string {
 		fmt.Sprintf("%d pods at once, each with a claim of %d us in every %d us, for %d places. Three of those placed then go,",
 			atOnce, budgetUs, periodUs, places),
 		"and three of those that wait take their places. What is killed, is killed once the first pod is placed, and started anew.",
-		"kube-scheduler looks again after those that wait every " + looksAgainAfter + "; by itself it would after 5 minutes.", "",
+		"kube-scheduler looks again after those that wait every " + looksAgainAfter + "; by itself it would after 5 minutes.",
+		"There are two, of which one leads. Where they take turns, the one that has led ends before the race, and the other leads.", "",
 		"| killed | races | claims allocated | placed | started | placed again | started again | fullest CPU, millionths | seconds until placed, median |",
 		"|---|---|---|---|---|---|---|---|---|",
 	}
-	var kills []string
+	var names []string
 	of := map[string][]Round{}
 	for _, round := range r.Rounds {
-		if of[round.Killed] == nil {
-			kills = append(kills, round.Killed)
+		name := round.row()
+		if of[name] == nil {
+			names = append(names, name)
 		}
-		of[round.Killed] = append(of[round.Killed], round)
+		of[name] = append(of[name], round)
 	}
-	for _, killed := range kills {
-		rounds := of[killed]
-		name := killed
-		if name == "" {
-			name = "nothing"
-		}
+	for _, name := range names {
+		rounds := of[name]
 		var seconds []float64
 		for _, round := range rounds {
 			seconds = append(seconds, round.Seconds)
@@ -143,6 +168,18 @@ func (r *Record) roundTable() []string {
 		"Where more are placed than there is room for, the API server has stored an allocation, and its answer was lost. kube-scheduler",
 		"takes that for a failure and gives the same part away again. [The report](../upstream/kubernetes-allocation.md) has its lines.",
 		"The host starts no more than it holds. It may start fewer for a while, where a CPU has too many pods and the other has room.", "")
+}
+
+// row names those that stand in one row of the table.
+func (r Round) row() string {
+	switch {
+	case r.Leads != 0:
+		return fmt.Sprintf("nothing; kube-scheduler %d has its turn", r.Leads)
+	case r.Killed == "":
+		return "nothing"
+	default:
+		return r.Killed
+	}
 }
 
 // span is the least and the greatest of some rounds, or the one value of all.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func round(placed, started int, ppm int64) Round {
@@ -15,14 +16,37 @@ func TestARaceThatSellsTwiceIsCountedAndSoIsOneThatSellsTooLittle(t *testing.T) 
 		Rounds: []Round{round(10, 10, 900_000), round(11, 11, 900_000), round(9, 9, 900_000), round(10, 10, 900_001)},
 		Checks: []Check{{What: "a", Found: "b | c", Holds: false}},
 	}
-	if failed, beyond := record.Failed(), record.roundsBeyond(); failed != 3 || beyond != 2 {
+	if failed, beyond := record.Failed(), beyond(record.Rounds); failed != 3 || beyond != 2 {
 		t.Errorf("%d fail, %d go beyond", failed, beyond)
 	}
-	text, err := json.Marshal(record.Page(&Scale{Nodes: 7, Claims: 8, FillSeconds: 2, FillSecondsWithout: 1}))
+	text, err := json.Marshal(record.Page(&Scale{
+		Load: Load{Nodes: 7, Claims: 9, CPUs: 3, Longest: time.Minute},
+		With: Filling{Placed: 8, Seconds: 2, LastSeconds: 0.5}, Without: Filling{Placed: 9, Seconds: 1, LastSeconds: 0.1},
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"**no**", "b / c", `"count":2`, `"count":1`, "9 to 11", "7 nodes, 8 claims", "| with a claim | 2 | 4 |"} {
+	for _, words := range []string{"**no**", "b / c", `"count":2`, `"count":1`, "9 to 11", "7 nodes, 8 claims", "9 claims were asked for",
+		"| with a claim | 8 | 2 | 4.0 | 2.0 |"} {
+		if !strings.Contains(string(text), words) {
+			t.Errorf("the page lacks %q: %s", words, text)
+		}
+	}
+}
+
+func TestRacesByTurnsAreToldFromThoseWithDeaths(t *testing.T) {
+	first, second, killed := round(10, 10, 900_000), round(10, 10, 900_000), round(11, 10, 900_000)
+	first.Leads, second.Leads, killed.Killed = 1, 2, killsEtcd
+	record := Record{Rounds: []Round{first, second, second, killed}}
+	quiet, deadly := record.byDeath()
+	if len(quiet) != 3 || len(deadly) != 1 || beyond(quiet) != 0 || beyond(deadly) != 1 {
+		t.Errorf("%d without a death, %d with one", len(quiet), len(deadly))
+	}
+	text, err := json.Marshal(record.Page(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"--rounds 1 --turns 3", "kube-scheduler 1 has its turn | 1 |", "kube-scheduler 2 has its turn | 2 |", "| etcd | 1 |"} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("the page lacks %q: %s", words, text)
 		}

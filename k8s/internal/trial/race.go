@@ -20,7 +20,9 @@ const atOnce = 20
 type Round struct {
 	// Killed is what dies while they are placed.
 	Killed string `json:"killed"`
-	Placed int    `json:"placed"`
+	// Leads is which of the two kube-schedulers leads, 1 or 2, where they take turns; else 0.
+	Leads  int `json:"leads"`
+	Placed int `json:"placed"`
 	// Allocated counts claims; MostPpm is what the fullest CPU has given away.
 	Allocated int     `json:"allocated"`
 	MostPpm   int64   `json:"most_ppm"`

@@ -20,8 +20,15 @@ type Record struct {
 	WithClaimMs, WithoutMs []float64
 }
 
+// Extent is how often a run does what it repeats.
+type Extent struct {
+	// Rounds are races in which something dies, or nothing; Turns are races in which nothing does, and the two kube-schedulers
+	// lead in turn. Waits are pods, with a claim and without.
+	Rounds, Turns, Waits int
+}
+
 // Run tries all of it on a cluster that is up. say tells what is done.
-func (c *Cluster) Run(ctx context.Context, rounds, waits int, say func(string)) (record Record, err error) {
+func (c *Cluster) Run(ctx context.Context, extent Extent, say func(string)) (record Record, err error) {
 	note := func(check Check, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", check.What, err)
@@ -67,6 +74,7 @@ func (c *Cluster) Run(ctx context.Context, rounds, waits int, say func(string)) 
 			return c.refuses(ctx, "the analysis, asked by the webhook", func(one wrong) string { return one.words })
 		},
 		func() (Check, error) { return c.writes(ctx) },
+		func() (Check, error) { return c.givesTheClaim(ctx) },
 	} {
 		if err := note(check()); err != nil {
 			return record, err
@@ -81,10 +89,13 @@ func (c *Cluster) Run(ctx context.Context, rounds, waits int, say func(string)) 
 	if err := c.lives(ctx, own, note); err != nil {
 		return record, err
 	}
-	if err := c.rounds(ctx, own, rounds, &record, say); err != nil {
+	if err := c.rounds(ctx, own, extent.Rounds, &record, say); err != nil {
 		return record, err
 	}
-	return record, c.waits(ctx, waits, &record, say)
+	if err := c.turns(ctx, own, extent, &record, say); err != nil {
+		return record, err
+	}
+	return record, c.waits(ctx, extent.Waits, &record, say)
 }
 
 // lives goes through the lives of placed pods' claims on the node.
@@ -140,6 +151,27 @@ func (c *Cluster) rounds(ctx context.Context, on *node, rounds int, record *Reco
 		}
 		record.Rounds = append(record.Rounds, round)
 		say(fmt.Sprintf("race %d: %+v", number+1, round))
+	}
+	return nil
+}
+
+// turns are races without a death. Before each the kube-scheduler that has led ends, and the other leads.
+func (c *Cluster) turns(ctx context.Context, on *node, extent Extent, record *Record, say func(string)) error {
+	for number := range extent.Turns {
+		if err := c.revive(); err != nil {
+			return err
+		}
+		leads := number % schedulers
+		if err := c.takeTurn(ctx, leads); err != nil {
+			return err
+		}
+		round, err := c.race(ctx, on, extent.Rounds+number+1, "")
+		if err != nil {
+			return fmt.Errorf("turn %d: %w", number+1, err)
+		}
+		round.Leads = leads + 1
+		record.Rounds = append(record.Rounds, round)
+		say(fmt.Sprintf("turn %d of %d: %+v", number+1, extent.Turns, round))
 	}
 	return nil
 }

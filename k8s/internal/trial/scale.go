@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,73 +18,50 @@ import (
 // How many requests of the client are under way at once.
 const inFlight = 20
 
+// Load is what a cluster is filled with.
+type Load struct {
+	Nodes int `json:"nodes"`
+	// CPUs are those that each node offers.
+	CPUs   int `json:"cpus"`
+	Claims int `json:"claims"`
+	// Longest ends a filling that takes longer.
+	Longest time.Duration `json:"longest"`
+	// PercentOfNodes is that of the cluster.
+	PercentOfNodes int `json:"percent_of_nodes"`
+}
+
 // Scale is what many nodes and claims cost.
 type Scale struct {
+	Load
 	Release  string    `json:"release"`
 	Revision string    `json:"revision"`
 	When     time.Time `json:"when"`
-	Nodes    int       `json:"nodes"`
-	Claims   int       `json:"claims"`
-	// Seconds until as many pods had their nodes, with claims and without.
-	FillSeconds, FillSecondsWithout float64
+	// Filled with claims, and before that without.
+	With, Without Filling
 	// Then one pod at a time, in milliseconds.
 	WithClaimMs, WithoutMs []float64
 	MostPpm                int64 `json:"most_ppm"`
 }
 
-// Scale makes many nodes, each with the devices of this host, and so many claims. The policies stand; the amount is in the
-// template, so no webhook is asked.
-func (c *Cluster) Scale(ctx context.Context, nodes, claims, waits int, say func(string)) (scale Scale, err error) {
-	scale.Nodes, scale.Claims = nodes, claims
-	first, err := c.newNode(ctx, "host0", hostFile)
-	if err != nil {
+// Scale makes many nodes, and so many claims. The policies stand; the amount is in the template, so no webhook is asked.
+func (c *Cluster) Scale(ctx context.Context, load Load, waits int, say func(string)) (scale Scale, err error) {
+	scale.Load = load
+	if err := c.offers(ctx, load); err != nil {
 		return scale, err
 	}
-	if err := c.Install(ctx); err != nil {
+	say(fmt.Sprintf("%d nodes offer %d CPUs each", load.Nodes, load.CPUs))
+	if err := c.makeTemplate(ctx, "race", budget(budgetUs, periodUs), 180_000); err != nil {
 		return scale, err
 	}
-	capacity, err := first.engine().Capacity(ctx)
-	if err != nil {
+	if scale.Without, err = c.fill(ctx, "plain", "", load, say); err != nil {
 		return scale, err
 	}
-	offered, err := devices.Of(capacity, dropin.IsOurs)
-	if err != nil {
+	if err := c.clear(ctx); err != nil {
 		return scale, err
 	}
-	err = inParallel(nodes, func(number int) error {
-		name := fmt.Sprintf("host%d", number)
-		if number > 0 {
-			if _, err := c.newNode(ctx, name, hostFile); err != nil {
-				return err
-			}
-		}
-		return c.offer(ctx, name, offered)
-	})
-	if err != nil {
+	if scale.With, err = c.fill(ctx, "fill", "race", load, say); err != nil {
 		return scale, err
 	}
-	say(fmt.Sprintf("%d nodes offer their CPUs", nodes))
-	spec, err := budget(budgetUs, periodUs).spec(180_000)
-	if err != nil {
-		return scale, err
-	}
-	template := &resourceapi.ResourceClaimTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "race"}, Spec: resourceapi.ResourceClaimTemplateSpec{Spec: spec},
-	}
-	if _, err := c.admin.ResourceV1().ResourceClaimTemplates(tenant).Create(ctx, template, metav1.CreateOptions{}); err != nil {
-		return scale, err
-	}
-	if scale.FillSecondsWithout, err = c.fill(ctx, "plain", "", claims); err != nil {
-		return scale, err
-	}
-	say(fmt.Sprintf("%d pods without claims have their nodes after %.0f s", claims, scale.FillSecondsWithout))
-	if err := c.empty(ctx); err != nil {
-		return scale, err
-	}
-	if scale.FillSeconds, err = c.fill(ctx, "fill", "race", claims); err != nil {
-		return scale, err
-	}
-	say(fmt.Sprintf("%d pods with claims have their nodes after %.0f s", claims, scale.FillSeconds))
 	if _, scale.MostPpm, err = c.sold(ctx); err != nil {
 		return scale, err
 	}
@@ -95,6 +71,38 @@ func (c *Cluster) Scale(ctx context.Context, nodes, claims, waits int, say func(
 	}
 	scale.WithClaimMs, scale.WithoutMs = record.WithClaimMs, record.WithoutMs
 	return scale, nil
+}
+
+// offers makes the nodes, each with as much of each CPU as this host gives.
+func (c *Cluster) offers(ctx context.Context, load Load) error {
+	first, err := c.newNode(ctx, "host0", hostFile)
+	if err != nil {
+		return err
+	}
+	if err := c.Install(ctx); err != nil {
+		return err
+	}
+	capacity, err := first.engine().Capacity(ctx)
+	if err != nil {
+		return err
+	}
+	capacity.CPUs = nil
+	for cpu := range load.CPUs {
+		capacity.CPUs = append(capacity.CPUs, cpu)
+	}
+	offered, err := devices.Of(capacity, dropin.IsOurs)
+	if err != nil {
+		return err
+	}
+	return inParallel(load.Nodes, func(number int) error {
+		name := fmt.Sprintf("host%d", number)
+		if number > 0 {
+			if _, err := c.newNode(ctx, name, hostFile); err != nil {
+				return err
+			}
+		}
+		return c.offer(ctx, name, offered)
+	})
 }
 
 // offer publishes a node's devices in the driver's stead: so many drivers are too many processes.
@@ -110,47 +118,21 @@ func (c *Cluster) offer(ctx context.Context, node string, offered []resourceapi.
 	return err
 }
 
-// fill makes pods, and gives the seconds until all have their nodes.
-func (c *Cluster) fill(ctx context.Context, name, template string, count int) (float64, error) {
-	began := time.Now()
-	made := make(chan error, 1)
-	go func() {
-		made <- inParallel(count, func(number int) error { return c.pod(ctx, fmt.Sprintf("%s-%d", name, number), template) })
-	}()
-	placed := map[string]bool{}
-	for len(placed) < count {
-		if err := c.watchPlaced(ctx, made, placed, count); err != nil {
-			return 0, fmt.Errorf("%d of %d pods have nodes: %w", len(placed), count, err)
-		}
-	}
-	return time.Since(began).Seconds(), nil
-}
-
-// watchPlaced notes pods that get their nodes, until all have or the server ends the watch. A new one begins with all that are.
-func (c *Cluster) watchPlaced(ctx context.Context, made <-chan error, placed map[string]bool, count int) error {
-	news, err := c.admin.CoreV1().Pods(tenant).Watch(ctx, metav1.ListOptions{LabelSelector: "trial=race"})
-	if err != nil {
+// clear deletes all pods of the trial, which have no claims, and waits until they are gone.
+func (c *Cluster) clear(ctx context.Context) error {
+	now, ours := int64(0), metav1.ListOptions{LabelSelector: "trial=race"}
+	pods := c.admin.CoreV1().Pods(tenant)
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, ours); err != nil {
 		return err
 	}
-	defer news.Stop()
-	for len(placed) < count {
-		select {
-		case event, isOpen := <-news.ResultChan():
-			if !isOpen {
-				return nil
-			}
-			if pod, isPod := event.Object.(*corev1.Pod); isPod && pod.Spec.NodeName != "" {
-				placed[pod.Name] = true
-			}
-		case err := <-made:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+	return until(ctx, "deleted pods are gone", func(ctx context.Context) error {
+		ours.Limit = 1
+		list, err := pods.List(ctx, ours)
+		if err == nil && len(list.Items) > 0 {
+			err = errors.New("some are there")
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // inParallel does something so many times, some at once, and stops at the first error of each hand.
@@ -179,18 +161,32 @@ func (s *Scale) table() []string {
 	if s == nil {
 		return nil
 	}
-	row := func(name string, fill float64, waits []float64) string {
-		return fmt.Sprintf("| %s | %.0f | %.0f | %d | %.0f | %.0f |", name, fill, float64(s.Claims)/fill, len(waits), median(waits), percentile(waits, 99))
+	row := func(name string, filling Filling, waits []float64) string {
+		return fmt.Sprintf("| %s | %d | %.0f | %.1f | %.1f | %d | %.0f | %.0f |", name, filling.Placed, filling.Seconds,
+			filling.rate(), filling.lastRate(), len(waits), median(waits), percentile(waits, 99))
 	}
-	return []string{
-		"", fmt.Sprintf("## %d nodes, %d claims", s.Nodes, s.Claims), "",
-		fmt.Sprintf("`tools/kubernetes scale --nodes %d --claims %d`, Kubernetes %s at revision %s on %s. Nodes and their devices are",
-			s.Nodes, s.Claims, s.Release, s.Revision, s.When.Format("2006-01-02 15:04 UTC")),
-		fmt.Sprintf("objects. As many pods at once as claims, until all have nodes; then one at a time, beside the %d that hold claims. Pods without",
-			s.Claims),
+	command := fmt.Sprintf("tools/kubernetes scale --nodes %d --cpus %d --claims %d --longest %s --waits %d",
+		s.Nodes, s.CPUs, s.Claims, s.Longest, len(s.WithClaimMs))
+	if s.PercentOfNodes != 0 {
+		command += fmt.Sprintf(" --percent-of-nodes %d", s.PercentOfNodes)
+	}
+	lines := []string{
+		"", fmt.Sprintf("## %d nodes, %d claims", s.Nodes, s.With.Placed), "",
+		fmt.Sprintf("Kubernetes %s at revision %s on %s. Nodes and their devices are objects, each of %d CPUs.",
+			s.Release, s.Revision, s.When.Format("2006-01-02 15:04 UTC"), s.CPUs),
+		fmt.Sprintf("At most %d pods wait for their nodes at once; then one at a time, beside the %d that hold claims. Pods without", underWay, s.With.Placed),
 		"a claim are the stock scheduler's. The control plane, the client and other work share two CPUs.", "",
-		"| pods | seconds until all have nodes | pods in a second | n | then one at a time, p50 ms | p99 ms |", "|---|---|---|---|---|---|",
-		row("with a claim", s.FillSeconds, s.WithClaimMs), row("without", s.FillSecondsWithout, s.WithoutMs), "",
-		fmt.Sprintf("The fullest CPU has given %d millionths away.", s.MostPpm),
 	}
+	if s.With.Placed < s.Claims {
+		lines = append(lines, fmt.Sprintf("%d claims were asked for. No more were made after %s.", s.Claims, s.Longest), "")
+	}
+	if s.PercentOfNodes != 0 {
+		lines = append(lines, fmt.Sprintf("kube-scheduler stops to look once %d %% of the nodes have room, and not below 100 "+
+			"(`percentageOfNodesToScore`).", s.PercentOfNodes), "")
+	}
+	return append(lines, "```sh", command, "```", "",
+		"| pods | placed | seconds | pods in a second | of the last tenth | n | then one at a time, p50 ms | p99 ms |",
+		"|---|---|---|---|---|---|---|---|",
+		row("with a claim", s.With, s.WithClaimMs), row("without", s.Without, s.WithoutMs), "",
+		fmt.Sprintf("The fullest CPU has given %d millionths away.", s.MostPpm))
 }

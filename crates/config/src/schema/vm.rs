@@ -33,6 +33,8 @@ table! {
         unit: Option<Placed<String>> = "none (VM only)",
         /// the same by a path such as `"/machine.slice/web.scope"`; with `unit` it is refused
         cgroup: Option<Placed<String>> = "none (VM only)",
+        /// with `cgroup`, instead of a VM: threads of a process there that have this name are its VCPUs; see below
+        threads: Option<Placed<String>> = "a VM is looked for (VM only)",
         /// whose processes may be this VM; root's always may: a name of `/etc/passwd`, or a number; see below
         user: Option<Placed<Users>> = "libvirt's (VM only)",
         /// of `pid` and `start_ticks`, written by `steadyvm hook`: the VM's file counts while that process lives

@@ -13,8 +13,11 @@ const KVM_RUN: &str = "0xae80";
 
 impl Vm {
     /// Whether one of its VCPUs at least runs, or waits for its guest in KVM. None does while the VM is made or paused, or
-    /// from the beginning of its end on.
+    /// from the beginning of its end on. A program without a VM begins its threads when it likes: it lacks none.
     pub(crate) fn is_at_work(&self, machine: &Machine) -> bool {
+        if self.is_container {
+            return false;
+        }
         let mut vcpus = self.vcpus.values();
         vcpus.any(|thread| is_in_kvm(machine, thread) && !ends(machine, thread))
     }

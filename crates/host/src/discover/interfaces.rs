@@ -159,6 +159,7 @@ mod tests {
             io_threads: Vec::new(),
             main_thread: None,
             macvtaps: Vec::new(),
+            is_container: false,
             warnings: Vec::new(),
         }
     }

@@ -21,7 +21,7 @@ use crate::settings::links::macvtap_of;
 use crate::settings::{Machine, Thread, ThreadId};
 
 /// What serves a VM.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
     /// The process of its monitor.
     pub pid: u32,
@@ -47,6 +47,9 @@ pub struct Vm {
     /// The macvtaps that it has open in this network namespace.
     #[serde(default)]
     pub macvtaps: Vec<String>,
+    /// Whether it is a program without a VM, whose threads of a name are taken for VCPUs.
+    #[serde(default)]
+    pub is_container: bool,
     /// What of it could not be told for sure.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -119,6 +122,7 @@ pub(super) fn vm_of(
             .find(|thread| thread.id.tid == pid)
             .map(|thread| thread.id.clone()),
         macvtaps: macvtaps(machine, &files),
+        is_container: false,
         warnings,
     })
 }

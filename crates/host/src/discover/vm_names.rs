@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::cgroup::unescaped;
 use super::claims::CutName;
+use super::container;
 use super::descriptors::Descriptors;
 use super::doubt::{self, Doubt, MOST_NAMED, Sought, place_of};
 use super::processes::{Process, Processes};
@@ -31,6 +32,13 @@ pub enum VmSelector {
     Unit(String),
     /// A cgroup, as `/proc/PID/cgroup` gives it, or one above.
     Cgroup(String),
+    /// No VM: the threads of this name of a process in a cgroup.
+    Threads {
+        /// As `Cgroup` has it.
+        cgroup: String,
+        /// Their name, or with a `*` at its end the beginning of it.
+        name: String,
+    },
 }
 
 impl std::fmt::Display for VmSelector {
@@ -40,6 +48,12 @@ impl std::fmt::Display for VmSelector {
             Self::Name(name) => write!(formatter, "VM \"{}\"", printable(name)),
             Self::Unit(unit) => write!(formatter, "VM of unit {}", printable(unit)),
             Self::Cgroup(path) => write!(formatter, "VM of cgroup {}", printable(path)),
+            Self::Threads { cgroup, name } => write!(
+                formatter,
+                "threads \"{}\" of cgroup {}",
+                printable(name),
+                printable(cgroup)
+            ),
         }
     }
 }
@@ -65,6 +79,13 @@ pub fn find(
         return vm_of(machine, processes, *pid).map(Some);
     }
     let believed = processes.passwd(machine).believed(users);
+    if let VmSelector::Threads { name, .. } = wanted {
+        let all = candidates(machine, processes, wanted, users, &believed);
+        let (found, doubted) = of_threads(processes, all, name);
+        let told = doubt::tell(machine, processes, Sought::Vm, wanted, &believed, &doubted);
+        warnings.extend(told);
+        return Ok(found);
+    }
     let mut found: Vec<u32> = Vec::new();
     let mut doubted = Vec::new();
     let mut unreadable = None;
@@ -107,12 +128,47 @@ pub fn find(
     }
 }
 
+/// The process with threads of this name that began first, and those that are not taken for it.
+fn of_threads(
+    processes: &Processes<'_>,
+    all: Vec<(u32, Option<Doubt>)>,
+    name: &str,
+) -> (Option<Vm>, Vec<(u32, Doubt)>) {
+    let mut first: Option<((u64, u32), Vm)> = None;
+    let mut doubted = Vec::new();
+    for (pid, doubt) in all {
+        let Some(threads) = processes.get(pid).map(|process| &process.threads) else {
+            continue;
+        };
+        let Some(vm) = container::of(pid, threads, name) else {
+            continue;
+        };
+        if let Some(doubt) = doubt {
+            doubted.push((pid, doubt));
+            continue;
+        }
+        let began = threads.iter().map(|it| (it.id.start_time, it.id.tid)).min();
+        let began = began.unwrap_or_default();
+        if first.as_ref().is_none_or(|(other, _)| began < *other) {
+            first = Some((began, vm));
+        }
+    }
+    (first.map(|(_, vm)| vm), doubted)
+}
+
 /// Whether a process may be one of these VMs, each with the users who are believed, as [`find`] takes them: by what one of its threads,
 /// (process, thread), and its command line, user and cgroup say. Only the one process is looked at.
 pub fn may_be(machine: &Machine, thread: (u32, u32), wanted: &[(VmSelector, Vec<User>)]) -> bool {
     let threads = Vec::from_iter(machine.thread(thread.0, thread.1));
     let processes = Processes::of(&threads);
     wanted.iter().any(|(selector, users)| {
+        if let VmSelector::Threads { name, .. } = selector
+            && !threads
+                .iter()
+                .any(|it| container::is_named(&it.id.comm, name))
+        {
+            return false;
+        }
         let believed = processes.passwd(machine).believed(users);
         let all = candidates(machine, &processes, selector, users, &believed);
         all.iter()
@@ -138,7 +194,7 @@ fn candidates(
         VmSelector::Pid(pid) => vec![(*pid, None)],
         VmSelector::Name(name) => by_name(machine, processes, name, doubt),
         VmSelector::Unit(unit) => doubt::in_unit(machine, processes, unit, believed),
-        VmSelector::Cgroup(path) => {
+        VmSelector::Cgroup(path) | VmSelector::Threads { cgroup: path, .. } => {
             let path = path.trim_end_matches('/');
             let places = processes.places(machine);
             let all = places.cgroups.get(&unescaped(path));
@@ -212,6 +268,13 @@ pub fn absent(machine: &Machine, processes: &Processes<'_>, wanted: &VmSelector)
         VmSelector::Name(name) => format!("no VM is called \"{}\"", printable(name)),
         VmSelector::Unit(unit) => format!("no VM is in unit {}", printable(unit)),
         VmSelector::Cgroup(path) => format!("no VM is in cgroup {}", printable(path)),
+        VmSelector::Threads { cgroup, name } => {
+            return format!(
+                "no thread is called \"{}\" in cgroup {}",
+                printable(name),
+                printable(cgroup)
+            );
+        }
     };
     let running = running(machine, processes);
     if running.is_empty() {

@@ -116,6 +116,10 @@ pub(super) fn plan_vm(
 /// guest's housekeeping, unless it is the only one.
 pub(super) fn rt_vcpus(running: &Running<'_>, by_ext: Option<&SchedulerProfile>) -> Vec<ThreadId> {
     let Running { profile, vm, .. } = running;
+    if vm.is_container {
+        // Beyond those of the plan they are threads as any others of their program.
+        return Vec::new();
+    }
     let all_have_budgets = by_ext.is_some_and(|it| it.vms.contains_key(&profile.name));
     let is_rt = |number: u32| {
         if all_have_budgets || profile.budgets.contains_key(&number) {

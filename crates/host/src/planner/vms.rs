@@ -128,7 +128,12 @@ pub(super) fn find<'p>(
             fix: format!("its VCPUs are {}", known.join(", ")),
         });
     }
-    let (taps, taps_elsewhere) = taps(machine, vm.pid);
+    let (taps, taps_elsewhere) = if vm.is_container {
+        // What a program has open is no card of a VM.
+        (Vec::new(), Vec::new())
+    } else {
+        taps(machine, vm.pid)
+    };
     let interfaces = interfaces::of(machine, profile, &vm, &taps, warnings);
     Ok(Some(Running {
         profile,

@@ -4,6 +4,7 @@ use steadyvm_config::{Place, Placed, User, Users};
 
 use crate::address::{Address, is_unicast, parse_address};
 use crate::cpu_set::CpuSet;
+use crate::discover::LONGEST_THREAD_NAME;
 use crate::error::HostError;
 use crate::printable::printable;
 
@@ -95,6 +96,16 @@ pub(super) fn cgroup_is_wrong(cgroup: &str) -> Option<(&'static str, &'static st
     (!is_one || is_file || cgroup.contains(char::is_control)).then_some((
         "is no cgroup of a VM",
         "write its path as /proc/PID/cgroup has it, such as \"/machine.slice/web\", without /sys/fs/cgroup",
+    ))
+}
+
+/// What no thread of a program is called.
+pub(super) fn thread_name_is_wrong(name: &str) -> Option<(&'static str, &'static str)> {
+    let written = name.strip_suffix('*').unwrap_or(name);
+    let is_one = (1..=LONGEST_THREAD_NAME).contains(&written.len());
+    (!is_one || name.contains(char::is_control)).then_some((
+        "is no name of a thread",
+        "write it as /proc/PID/task/TID/comm has it: 1 to 15 bytes, and behind them `*` if it is a beginning",
     ))
 }
 

@@ -27,7 +27,9 @@ use steadyvm_config::{File, Kernel, Net, Nic, Placed, Vm, Written, written};
 use super::class::{HIGHEST_PRIORITY, ThreadPriority};
 use super::classes::{Classes, class, must_have_class};
 use super::demux::DemuxProfile;
-use super::fields::{address_of, cgroup_is_wrong, checked, unit_is_wrong, users, wrong};
+use super::fields::{
+    address_of, cgroup_is_wrong, checked, thread_name_is_wrong, unit_is_wrong, users, wrong,
+};
 use super::host_service;
 use super::interfaces;
 use super::parts::{NicProfile, Softirqs, VmProfile};
@@ -154,6 +156,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         class: class_name,
         unit,
         cgroup,
+        threads,
         user,
         nic,
         mac,
@@ -183,6 +186,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
     };
     let asks = unit.is_some()
         || cgroup.is_some()
+        || threads.is_some()
         || user.is_some()
         || nic.is_some()
         || interfaces.is_some()
@@ -198,11 +202,15 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         let what = format!("VM \"{name}\" has both a unit and a cgroup");
         return Err(wrong(&cgroup.place, &what, "keep one"));
     }
+    if let Some(threads) = threads {
+        check_threads(name, threads, &table.value)?;
+    }
     Ok(Some(VmProfile {
         name: name.clone(),
         class: class.unwrap_or_default(),
         unit: checked(name, unit.as_ref(), unit_is_wrong)?,
         cgroup: checked(name, cgroup.as_ref(), cgroup_is_wrong)?,
+        threads: checked(name, threads.as_ref(), thread_name_is_wrong)?,
         users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         way: *way,
@@ -212,6 +220,31 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         place: at.to_string(),
         ..VmProfile::default()
     }))
+}
+
+/// A program without a VM is found in its cgroup, and is there for its budget: it has no cards, and its threads get no ranks.
+fn check_threads(name: &str, threads: &Placed<String>, vm: &Vm) -> Result<(), HostError> {
+    let fault = if vm.cgroup.is_none() {
+        Some((
+            "has threads and no cgroup",
+            "add `cgroup`, in which they run",
+        ))
+    } else if vm.budget.is_none() && vm.tasks.is_none() {
+        Some((
+            "has threads and nothing to give them",
+            "add a budget and a period, or tasks",
+        ))
+    } else if vm.nic.is_some() || vm.interfaces.is_some() {
+        Some((
+            "has threads, and so no VM whose cards could be told",
+            "leave out nic and interfaces",
+        ))
+    } else {
+        None
+    };
+    fault.map_or(Ok(()), |(what, fix)| {
+        Err(wrong(&threads.place, &format!("VM \"{name}\" {what}"), fix))
+    })
 }
 
 fn demux(net: &Net) -> Result<Option<DemuxProfile>, HostError> {

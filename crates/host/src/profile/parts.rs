@@ -56,6 +56,9 @@ pub struct VmProfile {
     /// The cgroup that it runs in or below, in place of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    /// With the cgroup: the name of the threads that are its VCPUs, instead of a VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<String>,
     /// The users of whose processes its name or unit is believed, besides root; empty: libvirt's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
@@ -114,7 +117,13 @@ impl VmProfile {
     /// How it is found.
     pub fn selector(&self) -> VmSelector {
         let by_unit = || self.unit.clone().map(VmSelector::Unit);
-        let by_cgroup = || self.cgroup.clone().map(VmSelector::Cgroup);
+        let by_cgroup = || {
+            let cgroup = self.cgroup.clone()?;
+            Some(match self.threads.clone() {
+                Some(name) => VmSelector::Threads { cgroup, name },
+                None => VmSelector::Cgroup(cgroup),
+            })
+        };
         let found_by = self.pid.map(VmSelector::Pid);
         found_by
             .or_else(by_unit)

@@ -3,6 +3,7 @@
 mod at_work;
 mod believed;
 mod budgets;
+mod containers;
 mod crash;
 mod devices;
 mod discovery;

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::connector::Wanted;
 use crate::Machine;
 use crate::discover::{User, VmSelector, holds_a_vm, may_be_host_service, may_be_vm};
 use crate::profile::Profile;
@@ -42,6 +43,8 @@ pub struct Concern {
     /// Of the cards, as far as they are there: one that is renamed keeps it.
     indexes: BTreeSet<u32>,
     vms: Vec<(VmSelector, Vec<User>)>,
+    /// Programs without a VM, by their threads.
+    containers: Vec<(VmSelector, Vec<User>)>,
     services: Vec<(String, Vec<User>)>,
     /// Processes that made VMs and were none that is meant.
     strangers: BTreeSet<u32>,
@@ -58,6 +61,7 @@ impl Concern {
             cards: BTreeSet::new(),
             indexes: BTreeSet::new(),
             vms: Vec::new(),
+            containers: Vec::new(),
             services: Vec::new(),
             strangers: BTreeSet::new(),
             knows_processes: namespace.is_ok_and(|it| it.as_os_str() == FIRST_PID_NAMESPACE),
@@ -75,8 +79,10 @@ impl Concern {
         self.indexes = cards
             .filter_map(|card| if_nametoindex(card.as_str()).ok())
             .collect();
-        let vms = profile.vms.iter();
-        self.vms = vms.map(|vm| (vm.selector(), vm.users.clone())).collect();
+        let named = profile.vms.iter();
+        (self.containers, self.vms) = named
+            .map(|vm| (vm.selector(), vm.users.clone()))
+            .partition(|(selector, _)| matches!(selector, VmSelector::Threads { .. }));
         let services = profile.host_services.iter();
         self.services = services
             .map(|service| (service.unit.clone(), service.users.clone()))
@@ -84,14 +90,19 @@ impl Concern {
         self.strangers.clear();
     }
 
-    /// Whether services of the host are named.
-    pub(super) fn has_services(&self) -> bool {
-        !self.services.is_empty()
+    /// What of programs and names concerns it: a program has its name as it begins, and its threads take others.
+    pub(super) fn wants(&self) -> Wanted {
+        let names = !self.containers.is_empty();
+        Wanted {
+            programs: names || !self.services.is_empty(),
+            names,
+        }
     }
 
-    /// Whether a process that has begun a program may be of a service that is named.
+    /// Whether a process that has begun a program may be of a service that is named, or its first thread one that is.
     pub(super) fn began(&self, pid: u32) -> bool {
         may_be_host_service(&self.machine, pid, &self.services)
+            || may_be_vm(&self.machine, (pid, pid), &self.containers)
     }
 
     /// Whether a message of rtnetlink's link group is about a card that is named, or about a new tap, which a named VM may
@@ -147,10 +158,13 @@ impl Concern {
         !pid.is_some_and(|pid| self.strangers.remove(&pid))
     }
 
-    /// Whether a thread that calls itself a VCPU's may be one of a VM that is named.
+    /// Whether a thread that calls itself a VCPU's may be one of a VM that is named, or a thread is named itself.
     pub fn named(&mut self, thread: (u32, u32)) -> bool {
         let (pid, _) = thread;
         if !self.knows_processes {
+            return true;
+        }
+        if may_be_vm(&self.machine, thread, &self.containers) {
             return true;
         }
         let is_meant =

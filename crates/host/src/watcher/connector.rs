@@ -4,7 +4,8 @@
 //! process connector (`drivers/connector/cn_proc.c`, `include/uapi/linux/cn_proc.h`) tells of every thread that changes its
 //! name. A filter in the kernel lets through only names as `CPU 0/KVM` and `vcpu0/NAME`, so that nothing else wakes the
 //! reader. A name is a hint to look, and no more: anybody may choose one. A unit of systemd that starts begins a program
-//! (`PROC_EVENT_EXEC`); these are let through only where the file names services of the host.
+//! (`PROC_EVENT_EXEC`); these are let through only where the file names services of the host, or threads of programs. Where it
+//! names threads all names are let through, too.
 
 use std::io;
 use std::mem::size_of_val;
@@ -57,18 +58,28 @@ pub fn listen() -> io::Result<OwnedFd> {
     // SAFETY: it was just opened, and nobody else has it.
     let listener = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // Before anything can come.
-    attach(&listener, &filter(false))?;
+    attach(&listener, &filter(Wanted::default()))?;
     bind(listener.as_raw_fd(), &NetlinkAddr::new(0, PROCESSES))?;
     send(listener.as_raw_fd(), &request(), MsgFlags::empty())?;
     Ok(listener)
 }
 
-/// The (process, thread) that calls itself a VCPU's, as a message says; none if it says something else.
-pub fn vcpu_of(message: &[u8]) -> Option<(u32, u32)> {
+/// What is heard besides names of VCPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Programs that begin.
+    pub programs: bool,
+    /// All names.
+    pub names: bool,
+}
+
+/// The (process, thread) that has taken a name that is wanted, as a message says; none if it says something else.
+pub fn thread_of(message: &[u8], wanted: Wanted) -> Option<(u32, u32)> {
     let word = |at: usize| message.get(at..at + 4)?.try_into().ok();
     let number = |at: usize| word(at).map(u32::from_ne_bytes);
-    let is_vcpu = number(WHAT)? == NAMED && BEGINNINGS.contains(&word(NAME)?);
-    is_vcpu.then_some((number(PROCESS)?, number(THREAD)?))
+    let counts = wanted.names || BEGINNINGS.contains(&word(NAME)?);
+    let is_named = number(WHAT)? == NAMED && counts;
+    is_named.then_some((number(PROCESS)?, number(THREAD)?))
 }
 
 /// The process that has begun another program, as a message says; none if it says something else.
@@ -82,9 +93,9 @@ pub fn program_of(message: &[u8]) -> Option<u32> {
     }
 }
 
-/// Whether programs are heard of from here on, too.
-pub fn hear(listener: &OwnedFd, programs: bool) -> io::Result<()> {
-    attach(listener, &filter(programs))
+/// What is heard from here on.
+pub fn hear(listener: &OwnedFd, wanted: Wanted) -> io::Result<()> {
+    attach(listener, &filter(wanted))
 }
 
 /// nlmsghdr, `cn_msg` and the operation.
@@ -112,8 +123,8 @@ fn request() -> Vec<u8> {
     words.flat_map(u32::to_ne_bytes).collect()
 }
 
-/// The filter as `vcpu_of`, and with `programs` as `program_of`. It loads words in network order.
-fn filter(programs: bool) -> [libc::sock_filter; 8] {
+/// The filter as `thread_of`, and with `programs` as `program_of`. It loads words in network order.
+fn filter(wanted: Wanted) -> [libc::sock_filter; 8] {
     let of = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
@@ -126,8 +137,8 @@ fn filter(programs: bool) -> [libc::sock_filter; 8] {
     [
         of(load, 0, 0, WHAT as u32),
         // To the end that takes it, or to the one that does not.
-        of(equal, if programs { 4 } else { 5 }, 0, word(PROGRAM)),
-        of(equal, 0, 4, word(NAMED)),
+        of(equal, if wanted.programs { 4 } else { 5 }, 0, word(PROGRAM)),
+        of(equal, if wanted.names { 3 } else { 0 }, 4, word(NAMED)),
         of(load, 0, 0, NAME as u32),
         of(equal, 1, 0, u32::from_be_bytes(BEGINNINGS[0])),
         of(equal, 0, 1, u32::from_be_bytes(BEGINNINGS[1])),
@@ -186,22 +197,33 @@ mod tests {
         to.set_nonblocking(true).unwrap();
         let to = OwnedFd::from(to);
         let mut buffer = [0; 128];
-        for (programs, what, name, expected) in [
-            (false, NAMED, &b"CPU 0/KVM"[..], true),
-            (false, NAMED, b"vcpu1/web", true),
-            (false, NAMED, b"CPU", false),
-            (false, NAMED, b"qemu-system-x86", false),
-            (false, 1, b"CPU 0/KVM", false),
-            (false, PROGRAM, b"", false),
-            (true, PROGRAM, b"", true),
-            (true, NAMED, b"CPU 0/KVM", true),
-            (true, NAMED, b"CPU", false),
-            (true, 1, b"", false),
+        let wanted = |programs, names| Wanted { programs, names };
+        let (none, programs, both) = (
+            wanted(false, false),
+            wanted(true, false),
+            wanted(true, true),
+        );
+        for (wanted, what, name, expected) in [
+            (none, NAMED, &b"CPU 0/KVM"[..], true),
+            (none, NAMED, b"vcpu1/web", true),
+            (none, NAMED, b"CPU", false),
+            (none, NAMED, b"qemu-system-x86", false),
+            (none, 1, b"CPU 0/KVM", false),
+            (none, PROGRAM, b"", false),
+            (programs, PROGRAM, b"", true),
+            (programs, NAMED, b"CPU 0/KVM", true),
+            (programs, NAMED, b"CPU", false),
+            (programs, 1, b"", false),
+            (both, NAMED, b"plc", true),
+            (both, NAMED, b"CPU 0/KVM", true),
+            (both, PROGRAM, b"", true),
+            (both, 1, b"plc", false),
         ] {
-            hear(&to, programs).unwrap();
+            hear(&to, wanted).unwrap();
             let message = message(what, name);
             let is_named = expected && what == NAMED;
-            assert_eq!(vcpu_of(&message), is_named.then_some((7, 8)), "{name:?}");
+            let thread = thread_of(&message, wanted);
+            assert_eq!(thread, is_named.then_some((7, 8)), "{name:?}");
             let is_program = what == PROGRAM;
             assert_eq!(program_of(&message), is_program.then_some(7), "{what}");
             // What the filter drops, the sender is not told of.
@@ -234,7 +256,8 @@ mod tests {
         assert_eq!(ready, 1, "nothing within 20 s");
         let mut buffer = [0; 256];
         let count = recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap();
-        assert_eq!(vcpu_of(&buffer[..count]).unwrap().0, std::process::id());
+        let thread = thread_of(&buffer[..count], Wanted::default());
+        assert_eq!(thread.unwrap().0, std::process::id());
         let rest = recv(listener.as_raw_fd(), &mut buffer, MsgFlags::empty());
         assert!(matches!(rest, Ok(_) | Err(Errno::EAGAIN)));
     }
@@ -245,7 +268,11 @@ mod tests {
             eprintln!("skipped: this process may not listen");
             return;
         };
-        hear(&listener, true).unwrap();
+        let wanted = Wanted {
+            programs: true,
+            names: false,
+        };
+        hear(&listener, wanted).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let mut buffer = [0; 256];
@@ -260,7 +287,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_message_panics(bytes in prop::collection::vec(any::<u8>(), 0..96)) {
-            let _ = (vcpu_of(&bytes), program_of(&bytes));
+            for names in [false, true] {
+                let _ = thread_of(&bytes, Wanted { programs: true, names });
+            }
+            let _ = program_of(&bytes);
         }
     }
 }

@@ -42,9 +42,10 @@ pub enum Event {
     VmCreated,
     /// A process made a VM that is none of the file's, if the files beside have not changed.
     VmUnknown,
-    /// A thread is about to make a virtual CPU.
+    /// A thread is about to make a virtual CPU, or is one that the file names.
     Vcpu,
-    /// A service of the host that the file names has begun a program: it starts, or starts again.
+    /// A service of the host that the file names has begun a program: it starts, or starts again. Or a program whose threads it
+    /// names has.
     Service,
     /// A VM is gone.
     VmGone,
@@ -68,8 +69,8 @@ pub struct Events {
     links: OwnedFd,
     /// None where the kernel has no connector, or this process no right to listen.
     names: Option<OwnedFd>,
-    /// Whether `names` tells of programs, too.
-    hears_programs: bool,
+    /// What `names` tells of.
+    hears: connector::Wanted,
     /// Until then names of threads are not read.
     names_rest_until: Option<Instant>,
     hang_up: UnixStream,
@@ -89,7 +90,7 @@ impl Events {
             uevents: listen(SockProtocol::NetlinkKObjectUEvent, UEVENT_GROUP)?,
             links: listen(SockProtocol::NetlinkRoute, LINK_GROUP)?,
             names: names.ok(),
-            hears_programs: false,
+            hears: connector::Wanted::default(),
             names_rest_until: None,
             hang_up: signal(SIGHUP)?,
             end: [signal(SIGTERM)?, signal(SIGINT)?],
@@ -147,8 +148,9 @@ impl Events {
             // Each process is looked at once.
             let mut threads = BTreeMap::new();
             let mut programs = BTreeSet::new();
+            let hears = self.hears;
             drain(names, &mut events, |message| {
-                threads.extend(connector::vcpu_of(message));
+                threads.extend(connector::thread_of(message, hears));
                 programs.extend(connector::program_of(message));
                 None
             })?;
@@ -174,13 +176,13 @@ impl Events {
 }
 
 impl Events {
-    /// Hears of programs as long as somebody is concerned by them: a host begins many.
+    /// Hears of programs and of all names as long as somebody is concerned by them: a host has many.
     fn follow(&mut self, concern: &Concern) {
-        let wants = concern.has_services();
-        if let Some(names) = self.names.as_ref().filter(|_| wants != self.hears_programs) {
+        let wants = concern.wants();
+        if let Some(names) = self.names.as_ref().filter(|_| wants != self.hears) {
             // Where the kernel refuses it, the look after 30 s finds what has begun.
             let _ = connector::hear(names, wants);
-            self.hears_programs = wants;
+            self.hears = wants;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! VMs in the cgroups of pods: found by the files of the driver for Kubernetes, ranked and budgeted by a watch. As
-//! tests/lab.
+//! VMs, and threads without one, in the cgroups of pods: found by the files of the driver for Kubernetes, ranked and budgeted
+//! by a watch. As tests/lab.
 //!
 //! The cgroups are those that kubelet and containerd make, with the controllers that they enable. The files are what the
 //! driver writes: its own test reads the same (k8s/internal/dropin).
@@ -16,6 +16,7 @@ use steadyvm_lab::progress::Silent;
 
 const ONE_VCPU: &str = include_str!("../../../../k8s/internal/dropin/testdata/one-vcpu.toml");
 const TWO_VCPUS: &str = include_str!("../../../../k8s/internal/dropin/testdata/two-vcpus.toml");
+const THREADS: &str = include_str!("../../../../k8s/internal/dropin/testdata/threads.toml");
 const DROP_IN: &str = "/run/steadyvm.d/kubernetes-6e1b2c4d-0f3a-4b5c-8d7e-9a0b1c2d3e4f.toml";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CONTAINER: &str =
@@ -104,9 +105,14 @@ impl<'h> Pod<'h> {
         inside(
             self.host,
             &format!(
-                "timeout 120 sh -c 'until [ \"$(ps -eLo cls=,comm= | grep -c \"^ *DLN CPU ./KVM\")\" = {} ] && \
+                "timeout 120 sh -c 'until [ \"$(ps -eLo cls=,comm= | grep -c \"^ *DLN {}\")\" = {} ] && \
                  steadyvm status /etc/steadyvm.toml > /run/status 2>&1; do :; done' \
                  || {{ cat /run/status /run/watch.log >&2; exit 1; }}",
+                if file.contains("threads = ") {
+                    "cycle"
+                } else {
+                    "CPU ./KVM"
+                },
                 vcpus_of(file)
             ),
         );
@@ -155,7 +161,10 @@ impl<'h> Pod<'h> {
             ),
         );
         let left = shown(self.host)["settings"].to_string();
-        assert!(!left.contains("/KVM") && !left.contains("vhost-"), "{left}");
+        assert!(
+            !left.contains("/KVM") && !left.contains("vhost-") && !left.contains("cycle"),
+            "{left}"
+        );
         let watch = self.watch.unwrap();
         watch.signal(libc::SIGTERM).unwrap();
         watch.finish(PATIENCE).unwrap();
@@ -241,6 +250,32 @@ fn a_vm_in_a_pods_cgroup_is_ranked_and_keeps_its_budget() {
         assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
     }
     drop((computing, rt));
+    pod.end();
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_thread_of_a_container_without_a_vm_keeps_its_budget() {
+    let host = shared::host(HostKernel::V6_12Rt);
+    let mut pod = Pod::make(&host, THREADS, "1");
+    let enter = format!("echo $BASHPID > {}/cgroup.procs", pod.container());
+    let computes = format!("{enter}; echo cycle0 > /proc/$BASHPID/comm; while :; do :; done");
+    let computing = host.connection().spawn(&["bash", "-c", &computes]).unwrap();
+    // Another thread of the container has what is left.
+    let other = format!("{enter}; while :; do :; done");
+    let other = host.connection().spawn(&["bash", "-c", &other]).unwrap();
+    pod.describe(THREADS);
+    let thread = inside(
+        &host,
+        "ps -eLo tid=,comm= | sed -n 's/^ *\\([0-9]*\\) cycle0$/\\1/p'",
+    );
+    let beside = "taskset -c 1 chrt -f 40 sh -c 'while :; do :; done' & neighbour=$!";
+    for neighbours in [["", ""], [beside, "kill -9 $neighbour"]] {
+        let share = share_of(&host, thread.trim(), 10, neighbours);
+        eprintln!("{share:.2} % of a CPU");
+        assert!((share - GRANTED).abs() <= TOLERANCE, "{share}");
+    }
+    drop((computing, other));
     pod.end();
 }
 

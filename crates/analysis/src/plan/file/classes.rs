@@ -67,6 +67,7 @@ pub(super) fn settings(
         }
         let is_of_one_vm = class.unit.is_some()
             || class.cgroup.is_some()
+            || class.threads.is_some()
             || class.user.is_some()
             || class.interfaces.is_some()
             || class.vcpu_cpus.is_some()
@@ -74,7 +75,7 @@ pub(super) fn settings(
             || class.prepared_by.is_some();
         if is_of_one_vm {
             let message = format!(
-                "class \"{name}\" cannot set unit, cgroup, user, interfaces, vcpu_cpus, process or prepared_by, which are one VM's; \
+                "class \"{name}\" cannot set unit, cgroup, threads, user, interfaces, vcpu_cpus, process or prepared_by, which are one VM's; \
                  move them to its [[vm]]"
             );
             return Err(InputError::new(place, message));
