@@ -17,6 +17,7 @@ pub mod json;
 mod names;
 mod outcome;
 pub mod random;
+mod receive;
 mod report;
 mod run;
 mod service;
@@ -34,6 +35,7 @@ pub use names::{
     Enforcement, HostName, InterfaceName, SchedulerName, ServerName, order as order_of,
     server as server_of,
 };
+pub use receive::{ReceiveReport, ReceiveWork};
 pub use report::{
     CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
     TermReport, VcpuReport, VmReport,
@@ -143,6 +145,8 @@ struct Vm {
     /// The CPU of each VCPU, where it was given.
     homes: Option<Vec<u32>>,
     needs: Needs,
+    /// What bounds those that receive for it.
+    receive: Vec<receive::ReceiveServer>,
 }
 
 #[derive(Debug, Clone)]

@@ -75,14 +75,22 @@ fn file(vms: &[Vm], scheduler: &str, costs: &str) -> String {
 
 fn measured() -> impl Strategy<Value = Measured> {
     let cost = |most: i64| proptest::option::of(0..most);
-    (cost(100_000), cost(100_000), cost(300_000), cost(500_000)).prop_map(
-        |(context_switch, migration, cache_reload, interrupt)| Measured {
-            context_switch,
-            migration,
-            cache_reload,
-            interrupt,
-        },
+    (
+        cost(100_000),
+        cost(100_000),
+        cost(300_000),
+        cost(500_000),
+        cost(20_000),
     )
+        .prop_map(
+            |(context_switch, migration, cache_reload, interrupt, packet)| Measured {
+                context_switch,
+                migration,
+                cache_reload,
+                interrupt,
+                packet,
+            },
+        )
 }
 
 /// What a report promises of a VM: what nobody promises is worst.
@@ -140,6 +148,7 @@ proptest! {
         let measured = Measured {
             // A service that leaves out its way in takes it.
             interrupt: measured.interrupt.filter(|_| vms.iter().all(|vm| vm.packet_us.is_some())),
+            packet: measured.packet.filter(|_| vms.iter().all(|vm| vm.packet_us.is_some())),
             ..measured
         };
         prop_assert_eq!(planned(&text, &measured), planned(&text, &Measured::default()));
@@ -178,6 +187,7 @@ fn what_nobody_says_is_named_and_no_more() {
         migration: Some(2_000),
         cache_reload: Some(3_000),
         interrupt: Some(4_000),
+        packet: None,
     };
     // What a packet costs is not measured without one.
     assert_eq!(

@@ -38,6 +38,8 @@ pub struct Calibration {
     pub timer: Option<Cost>,
     /// The longest time in 10 ms that a thread that never waits did not run.
     pub interruption: Option<Cost>,
+    /// Receiving one packet for a VM: CPU time of what polls for it and of its vhost workers.
+    pub packet: Option<Cost>,
 }
 
 /// What is no calibration, and why.
@@ -61,6 +63,7 @@ struct Text {
     wake_up: Option<Figures>,
     timer: Option<Figures>,
     interruption: Option<Figures>,
+    packet: Option<Figures>,
 }
 
 #[derive(Deserialize)]
@@ -113,11 +116,12 @@ impl Calibration {
             wake_up: cost("wake_up", text.wake_up)?,
             timer: cost("timer", text.timer)?,
             interruption: cost("interruption", text.interruption)?,
+            packet: cost("packet", text.packet)?,
         })
     }
 
     /// Each cost with its name.
-    pub fn costs(&self) -> [(&'static str, Option<&Cost>); 6] {
+    pub fn costs(&self) -> [(&'static str, Option<&Cost>); 7] {
         [
             ("context_switch", self.context_switch.as_ref()),
             ("cache_reload", self.cache_reload.as_ref()),
@@ -125,6 +129,7 @@ impl Calibration {
             ("wake_up", self.wake_up.as_ref()),
             ("timer", self.timer.as_ref()),
             ("interruption", self.interruption.as_ref()),
+            ("packet", self.packet.as_ref()),
         ]
     }
 
@@ -218,6 +223,7 @@ pub(crate) mod tests {
             wake_up: cost(3_001),
             timer: cost(5_000),
             interruption: cost(20_000),
+            packet: cost(4_000),
         }
     }
 
@@ -237,14 +243,14 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_back(
-            costs in proptest::array::uniform6(any_cost()), kernel in ".*", cpu in ".*", vms in any::<u32>(),
+            costs in proptest::array::uniform7(any_cost()), kernel in ".*", cpu in ".*", vms in any::<u32>(),
             kib in proptest::option::of(0_u64..1 << 30), unix_s in 0_u64..253_402_300_800,
         ) {
-            let [context_switch, cache_reload, migration, wake_up, timer, interruption] = costs;
+            let [context_switch, cache_reload, migration, wake_up, timer, interruption, packet] = costs;
             let working_set_kib = kib.filter(|_| cache_reload.is_some());
             let whole = Calibration {
                 unix_s, kernel, cpu, vms, seconds: 10, context_switch, cache_reload, working_set_kib, migration,
-                wake_up, timer, interruption,
+                wake_up, timer, interruption, packet,
             };
             prop_assert_eq!(Calibration::parse(&whole.text()), Ok(whole));
         }

@@ -23,6 +23,7 @@ pub mod page;
 mod place;
 mod priority;
 mod reader;
+mod receive;
 mod schema;
 mod source;
 mod words;
@@ -36,6 +37,7 @@ pub use hints::words;
 pub use place::{Place, Placed};
 pub use priority::{HIGHEST_PRIORITY, ThreadPriority};
 pub use reader::untyped;
+pub use receive::{ReceiveServers, Share};
 pub use schema::File;
 pub use schema::cluster_simulation::{
     ClusterSimulation, SimulatedFailures, SimulatedHosts, SimulatedMaintenance, SimulatedStart,

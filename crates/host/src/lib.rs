@@ -31,7 +31,7 @@
 //! 3. `discover`: what serves a card, a VM or a process on this host.
 //! 4. `profile`: what a host is asked to be.
 //! 5. `planner`: from a profile and a machine to steps.
-//! 6. `ways`, `receive`: what a plan means for the packets of each VM, and what receiving them costs.
+//! 6. `ways`, `receive`, `packet_cost`: what a plan means for the packets of each VM, and what receiving them costs.
 //! 7. `engine`: makes steps, records and undoes them.
 //! 8. `doctor`, `control`, `watcher`: what callers ask.
 //! 9. `fake`, `fuzzing`: for tests.
@@ -48,6 +48,7 @@ pub mod fake;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod method;
+mod packet_cost;
 pub mod parse;
 mod planner;
 mod printable;
@@ -68,6 +69,7 @@ pub use engine::{
 };
 pub use error::HostError;
 pub use method::{Method, Priorities, RtVm, Switches, Target};
+pub use packet_cost::{PacketAccount, PacketLook};
 pub use planner::{Group, Step, VmThreads};
 pub use printable::{is_command, printable};
 pub use receive::{

@@ -207,23 +207,30 @@ pub fn receive_work(
 ) -> Result<Vec<ReceiveWork>, HostError> {
     let threads = machine.all_threads()?;
     let processes = Processes::of(&threads);
-    let vms: Vec<(String, Vm)> = match profile {
-        None => all_vms(machine, &processes),
-        Some(profile) => {
-            let found = profile.vms.iter().filter_map(|vm| {
-                let ignored = &mut Vec::new();
-                let found = find_vm(machine, &processes, &vm.selector(), &vm.users, ignored);
-                Some((vm.name.clone(), found.ok()??))
-            });
-            found.collect()
-        }
-    };
+    let vms = running(machine, &processes, profile);
     let work = |(name, vm): &(String, Vm)| {
         let way = ways.iter().find(|way| way.vm == *name);
         let entity = ReceiveEntity::of(machine, &processes, vm, way);
         ReceiveWork::of(machine, name, entity)
     };
     Ok(vms.iter().map(work).collect())
+}
+
+/// The VMs that run, by name: those of a profile, or without one all of this host.
+pub(crate) fn running(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    profile: Option<&Profile>,
+) -> Vec<(String, Vm)> {
+    let Some(profile) = profile else {
+        return all_vms(machine, processes);
+    };
+    let found = profile.vms.iter().filter_map(|vm| {
+        let ignored = &mut Vec::new();
+        let found = find_vm(machine, processes, &vm.selector(), &vm.users, ignored);
+        Some((vm.name.clone(), found.ok()??))
+    });
+    found.collect()
 }
 
 /// The cards by which a VM's packets come.

@@ -32,6 +32,10 @@ const FRAMES_TO_ITS_DEVICE: &[&str] = &[
 ];
 /// Attacks by a guest that sends.
 const SENDING: &[&str] = &["transmit", "doorbells"];
+/// Attacks by a guest that writes.
+const DISKS: &[&str] = &["disk"];
+/// What a normal vhost worker works for.
+const WORKING: &[&str] = &["udp-small", "transmit", "doorbells"];
 /// Attacks by a guest that computes, sets timers or interrupts its own VCPUs.
 const COMPUTING: &[&str] = &["compute", "timers", "interrupts"];
 
@@ -50,14 +54,23 @@ pub struct Exposed {
     pub to_do: String,
 }
 
-/// Of the VMs that run. `ranked`: those of which a VCPU has a rank now, and no budget.
-pub fn of(profile: &Profile, packet_ways: &[PacketWay], ranked: &BTreeSet<&str>) -> Vec<Exposed> {
+/// What is known of VMs that run, beside what is set for them. By name.
+#[derive(Debug, Default)]
+pub struct Found<'n> {
+    /// Those of which a VCPU has a rank now, and no budget.
+    pub ranked: BTreeSet<&'n str>,
+    /// Those whose cgroups limit no disk.
+    pub without_disk_limit: BTreeSet<&'n str>,
+}
+
+/// Of the VMs that run.
+pub fn of(profile: &Profile, packet_ways: &[PacketWay], found: &Found<'_>) -> Vec<Exposed> {
     let running = packet_ways.iter().filter(|it| it.way != Way::NotRunning);
     running
         .filter_map(|packets| {
             let vm = profile.vms.iter().find(|vm| vm.name == packets.vm)?;
             let by_ext = profile.vcpu_scheduler.as_ref();
-            Some(of_vm(vm, packets, by_ext, ranked.contains(&*vm.name)))
+            Some(of_vm(vm, packets, by_ext, found))
         })
         .flatten()
         .collect()
@@ -67,75 +80,120 @@ fn of_vm(
     vm: &VmProfile,
     packets: &PacketWay,
     by_ext: Option<&SchedulerProfile>,
-    has_ranked_vcpus: bool,
+    found: &Found<'_>,
 ) -> Vec<Exposed> {
-    let mut found = Vec::new();
-    let mut add = |attacks, why: String, to_do: &str| {
-        found.push(Exposed {
-            vm: vm.name.clone(),
-            attacks,
-            why,
-            to_do: to_do.to_owned(),
-        });
+    let name = vm.name.as_str();
+    let attacks = [
+        of_ring(vm, packets),
+        of_polls(vm, packets),
+        of_workers(vm, packets, by_ext),
+        of_vcpus(vm, by_ext, found.ranked.contains(name)),
+        of_disks(found.without_disk_limit.contains(name)),
+    ];
+    let exposed = |(attacks, why, to_do): Attack| Exposed {
+        vm: vm.name.clone(),
+        attacks,
+        why,
+        to_do: to_do.to_owned(),
     };
-    if has_a_rank(&vm.class) && packets.waits_behind_others() {
-        let why = "a flood to any other VM fills the ring that its packets wait in";
-        let to_do = if vm.nic.is_some() {
-            "see its line of packets"
-        } else {
-            "name the card in its table: nic"
-        };
-        add(FRAMES, why.to_owned(), to_do);
+    attacks.into_iter().flatten().map(exposed).collect()
+}
+
+/// Attacks, why they do harm, and what bounds them.
+type Attack = (&'static [&'static str], String, &'static str);
+
+/// What its packets wait behind.
+fn of_ring(vm: &VmProfile, packets: &PacketWay) -> Option<Attack> {
+    if !has_a_rank(&vm.class) || !packets.waits_behind_others() {
+        return None;
     }
-    if let (Some(rank), None) = (fifo(vm.class.napi), vm.receive) {
-        match &packets.way {
-            Way::VirtualFunction { .. } => add(
-                FRAMES_TO_ITS_DEVICE,
-                format!("a flood to it makes the host work at rank {rank} without a bound"),
-                BOUND_IT,
-            ),
-            Way::XdpProgram { .. } => add(
-                FRAMES_TO_ITSELF,
-                format!("a flood to it makes the host work at rank {rank} without a bound"),
-                BOUND_IT,
-            ),
-            Way::OwnCard { .. } => add(
-                FRAMES_TO_ITS_DEVICE,
-                format!("a flood to its card is polled at rank {rank} without a bound"),
-                "use nic and receive in its table instead of a class for the card",
-            ),
-            _ => {}
-        }
+    let why = "a flood to any other VM fills the ring that its packets wait in";
+    let to_do = if vm.nic.is_some() {
+        "see its line of packets"
+    } else {
+        "name the card in its table: nic"
+    };
+    Some((FRAMES, why.to_owned(), to_do))
+}
+
+/// What polls its card.
+fn of_polls(vm: &VmProfile, packets: &PacketWay) -> Option<Attack> {
+    if vm.receive.is_some() {
+        return None;
+    }
+    let Some(rank) = fifo(vm.class.napi) else {
+        let why = "a flood to it takes CPU time from other normal threads: the polls of its function have no bound";
+        let is_function = matches!(packets.way, Way::VirtualFunction { .. });
+        return is_function.then(|| (FRAMES_TO_ITS_DEVICE, why.to_owned(), BOUND_IT));
+    };
+    let to_it = format!("a flood to it makes the host work at rank {rank} without a bound");
+    match &packets.way {
+        Way::VirtualFunction { .. } => Some((FRAMES_TO_ITS_DEVICE, to_it, BOUND_IT)),
+        Way::XdpProgram { .. } => Some((FRAMES_TO_ITSELF, to_it, BOUND_IT)),
+        Way::OwnCard { .. } => Some((
+            FRAMES_TO_ITS_DEVICE,
+            format!("a flood to its card is polled at rank {rank} without a bound"),
+            "use nic and receive in its table instead of a class for the card",
+        )),
+        _ => None,
+    }
+}
+
+/// Its vhost workers.
+fn of_workers(
+    vm: &VmProfile,
+    packets: &PacketWay,
+    by_ext: Option<&SchedulerProfile>,
+) -> Option<Attack> {
+    if !vm.vhost_budgets.is_empty() {
+        return None;
     }
     if let Some(rank) = fifo(vm.vhost(by_ext)) {
         let to_do = if vm.class.vhost_is_built_in {
-            "give the VM a budget, or its class vhost = \"normal\", unless you trust the guest"
+            "bound them: receive = { vhost = \"2ms\" }; or give the VM a budget, or its class vhost = \"normal\""
         } else {
-            "write vhost = \"normal\" in its class, unless you trust the guest"
+            "bound them: receive = { vhost = \"2ms\" }; or write vhost = \"normal\" in its class"
         };
-        add(
-            SENDING,
-            format!(
-                "its guest can keep CPUs from all below rank {rank}: its vhost workers have no bound"
-            ),
-            to_do,
+        let why = format!(
+            "its guest can keep CPUs from all below rank {rank}: its vhost workers have no bound"
         );
+        return Some((SENDING, why, to_do));
     }
+    if matches!(packets.way, Way::NoCard | Way::UserSpace) {
+        return None;
+    }
+    let why = "its guest, and a flood to it, take CPU time from other normal threads: its vhost workers have no bound, unless \
+               its cgroup has a quota (cpu.max) with its VCPUs in it";
+    let to_do = "bound them: receive = { vhost = \"2ms\" }";
+    Some((WORKING, why.to_owned(), to_do))
+}
+
+/// Its virtual CPUs.
+fn of_vcpus(
+    vm: &VmProfile,
+    by_ext: Option<&SchedulerProfile>,
+    has_ranked_vcpus: bool,
+) -> Option<Attack> {
     let is_of_ext = by_ext.is_some_and(|it| it.vms.contains_key(&vm.name));
     let has_none = vm.budgets.is_empty() || has_ranked_vcpus;
-    if let Some(rank) = fifo(vm.class.vcpu).filter(|_| !is_of_ext && has_none) {
-        let whose = if vm.budgets.is_empty() {
-            "its VCPUs have"
-        } else {
-            "some of its VCPUs have"
-        };
-        add(
-            COMPUTING,
-            format!("its guest can keep CPUs from all below rank {rank}: {whose} no budget"),
-            "give it budget and period, and the host enforce = \"auto\"",
-        );
-    }
-    found
+    let rank = fifo(vm.class.vcpu).filter(|_| !is_of_ext && has_none)?;
+    let whose = if vm.budgets.is_empty() {
+        "its VCPUs have"
+    } else {
+        "some of its VCPUs have"
+    };
+    Some((
+        COMPUTING,
+        format!("its guest can keep CPUs from all below rank {rank}: {whose} no budget"),
+        "give it budget and period, and the host enforce = \"auto\"",
+    ))
+}
+
+/// Its disks.
+fn of_disks(is_unlimited: bool) -> Option<Attack> {
+    let why = "its guest can keep the disks of this host busy: no cgroup of its limits one";
+    let to_do = "set io.max of its cgroup (libvirt: virsh blkdeviotune; systemd: IOWriteIOPSMax=, IOReadIOPSMax=)";
+    is_unlimited.then(|| (DISKS, why.to_owned(), to_do))
 }
 
 fn has_a_rank(class: &Class) -> bool {
@@ -168,8 +226,11 @@ mod tests {
             why: String::new(),
             to_do: String::new(),
         };
-        let ranked = is_ranked.then_some("web").into_iter().collect();
-        let found = of(profile, &[packets], &ranked).into_iter();
+        let found = Found {
+            ranked: is_ranked.then_some("web").into_iter().collect(),
+            ..Found::default()
+        };
+        let found = of(profile, &[packets], &found).into_iter();
         let words = |it: Exposed| (it.attacks[0], format!("{}; {}", it.why, it.to_do));
         found.map(words).collect()
     }
@@ -228,7 +289,26 @@ mod tests {
         };
         let all = ["udp-small", "transmit", "compute"];
         assert_eq!(attacks(vm("rt"), shared()), all);
-        assert_eq!(attacks(vm("best-effort"), shared()), [""; 0]);
+        // An ordinary VM harms ordinary VMs, by what has no bound.
+        assert_eq!(attacks(vm("best-effort"), shared()), ["udp-small"]);
+        let function = || Way::VirtualFunction {
+            card: "eth0".to_owned(),
+            number: 0,
+            device: Some("eth0v0".to_owned()),
+            address: String::new(),
+            in_force: true,
+        };
+        let found = exposed(vm("best-effort"), function());
+        assert!(
+            found.len() == 2 && found[0].1.contains("polls of its function"),
+            "{found:?}"
+        );
+        let bounded = VmProfile {
+            receive: Some(receive()),
+            vhost_budgets: vec![VcpuBudget::default()],
+            ..vm("best-effort")
+        };
+        assert_eq!(attacks(bounded, function()), [""; 0]);
         let found = exposed(vm("rt"), shared());
         assert!(found[2].1.contains("no budget"), "{found:?}");
         assert_eq!(attacks(vm("rt"), Way::NotRunning), [""; 0]);
@@ -240,9 +320,10 @@ mod tests {
             budgets: budgets(),
             ..vm("rt")
         };
-        assert_eq!(attacks(with_budget.clone(), xdp()), ["udp-small"]);
+        assert_eq!(attacks(with_budget.clone(), xdp()), ["udp-small"; 2]);
         let with_both = VmProfile {
             receive: Some(receive()),
+            vhost_budgets: vec![VcpuBudget::default()],
             ..with_budget
         };
         assert_eq!(attacks(with_both.clone(), xdp()), [""; 0]);
@@ -255,10 +336,32 @@ mod tests {
         assert!(found[0].1.contains("some of its VCPUs"), "{found:?}");
         // A class that writes `vhost` keeps it beside a budget.
         let mut written = with_both;
+        written.vhost_budgets.clear();
         written.class.vhost_is_built_in = false;
         let found = exposed(written, xdp());
-        let is_told = found[0].0 == "transmit" && found[0].1.contains("write vhost");
+        let is_told = found[0].0 == "transmit" && found[0].1.contains("or write vhost");
         assert!(is_told && found.len() == 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_vm_whose_cgroups_limit_no_disk_is_named_for_that() {
+        let profile = Profile {
+            vms: vec![vm("best-effort")],
+            ..Profile::default()
+        };
+        let ways = [PacketWay {
+            vm: "web".to_owned(),
+            way: Way::NoCard,
+            why: String::new(),
+            to_do: String::new(),
+        }];
+        let found = Found {
+            without_disk_limit: ["web"].into(),
+            ..Found::default()
+        };
+        let exposed = of(&profile, &ways, &found);
+        assert_eq!(exposed[0].attacks, ["disk"]);
+        assert_eq!(of(&profile, &ways, &Found::default()), []);
     }
 
     #[test]
@@ -273,6 +376,7 @@ mod tests {
         let profile = Profile {
             vms: vec![VmProfile {
                 receive: Some(receive()),
+                vhost_budgets: vec![VcpuBudget::default()],
                 ..vm("rt")
             }],
             vcpu_scheduler: Some(SchedulerProfile {

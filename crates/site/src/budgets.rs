@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use steadyvm_analysis::host::FairServer;
-use steadyvm_analysis::plan::{Report, Request};
+use steadyvm_analysis::plan::{ReceiveWork, Report, Request};
 use steadyvm_config::{File, HostName, ServerName};
 use steadyvm_host::HostError;
 use steadyvm_host::profile::{
@@ -228,6 +228,10 @@ fn put_planned(profile: &mut Profile, plan: &Report, differences: &mut Vec<Strin
         || plan.scheduler == "pedf",
         |it| it.queue == Queue::Partitioned,
     );
+    // A policy of sched_ext pins nothing: the kernel admits what comes before it.
+    if is_partitioned && profile.vcpu_scheduler.is_none() {
+        put_receive(profile, plan);
+    }
     let mut rank = 0;
     for vm in plan.vms.iter().filter(|vm| vm.rt) {
         for (number, vcpu) in vm.vcpus.iter().enumerate() {
@@ -273,6 +277,22 @@ fn put_planned(profile: &mut Profile, plan: &Report, differences: &mut Vec<Strin
             vm_of(profile, &vm.name)
                 .budgets
                 .insert(number as u32, budget);
+        }
+    }
+}
+
+/// The CPUs that a partitioned plan has for what receives for VMs. The budgets are the file's.
+fn put_receive(profile: &mut Profile, plan: &Report) {
+    for vm in plan.vms.iter().filter(|vm| !vm.receive.is_empty()) {
+        let own = vm_of(profile, &vm.name);
+        for server in &vm.receive {
+            let budgets = match server.work {
+                ReceiveWork::Polls => &mut own.poll_budgets,
+                ReceiveWork::Vhost => &mut own.vhost_budgets,
+            };
+            if let (Some(budget), [cpu]) = (budgets.get_mut(server.number), &server.cpus[..]) {
+                budget.cpu = Some(*cpu);
+            }
         }
     }
 }
@@ -398,6 +418,38 @@ mod tests {
         let budget = profile.vms[0].budgets[&0];
         assert!(budget.runtime_ns >= 2_000_000, "{budget:?}");
         assert!(budget.deadline_ns <= 5_000_000, "{budget:?}");
+    }
+
+    /// What the plan has counted is what threads get, where it has a CPU for them.
+    #[test]
+    fn what_receives_for_a_vm_runs_on_the_cpus_of_its_plan() {
+        let more = "class = \"best-effort\"\nreceive = { vhost = \"3ms\", workers = 2 }\n";
+        let text = FILE
+            .replace("class = \"best-effort\"\n", more)
+            .replace("gedf", "pedf");
+        let file = File::parse("f", &text).unwrap();
+        let put = |text: &str| {
+            let mut profile = steadyvm_host::profile::file::of(&file).unwrap();
+            let report = plan::run(&plan::file::parse(text).unwrap()).unwrap();
+            assert!(report.feasible);
+            let mut ext = Ext::of(&[], 0);
+            ext.exists = true;
+            let wanted = wanted_of(text).unwrap();
+            put_in(&mut profile, Some(&report), wanted.as_ref(), &ext);
+            let bulk = profile.vms.iter().find(|vm| vm.name == "b").unwrap();
+            let counted = report.vms[1].receive.iter();
+            let counted = counted.map(|it| u64::try_from(it.budget).unwrap());
+            let budgets: Vec<u64> = bulk.vhost_budgets.iter().map(|it| it.runtime_ns).collect();
+            assert_eq!(budgets, counted.collect::<Vec<_>>());
+            let cpus = bulk.vhost_budgets.iter().map(|it| it.cpu);
+            cpus.collect::<Vec<_>>()
+        };
+        let cpus = put(&text);
+        assert!(
+            cpus.len() == 2 && cpus.iter().all(Option::is_some),
+            "{cpus:?}"
+        );
+        assert_eq!(put(&text.replace("pedf", "gedf")), [None, None]);
     }
 
     #[test]

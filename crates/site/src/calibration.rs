@@ -2,7 +2,7 @@
 //!
 //! Rule: what a VCPU pays at each start counts with its 99th percentile. Its longest sample has an interruption of the host in
 //! it, and would be counted at every start. What a request waits for once, its interrupt, counts with the longest: from the
-//! timer to the thread that it wakes, and from there to a worker.
+//! timer to the thread that it wakes, and from there to a worker. A packet counts with its 99th percentile, as budgets hold many.
 
 use std::path::Path;
 
@@ -38,6 +38,7 @@ pub fn measured(found: &Found) -> Measured {
         migration: usual(it.migration),
         cache_reload: usual(it.cache_reload),
         interrupt: waits.and_then(|(timer, worker)| timer.checked_add(worker)),
+        packet: usual(it.packet),
     }
 }
 
@@ -70,6 +71,7 @@ mod tests {
             wake_up: cost(3),
             timer: cost(4),
             interruption: cost(5),
+            packet: cost(6),
         };
         Found {
             file: DEFAULT_FILE.into(),
@@ -84,6 +86,7 @@ mod tests {
             migration: None,
             cache_reload: Some(20),
             interrupt: Some(700),
+            packet: Some(60),
         };
         assert_eq!(measured(&found(State::Valid)), expected);
         let stale = |it| State::Stale(it, Stale::Date { days: 91 });

@@ -44,18 +44,18 @@ pub struct Card {
     pub class: String,
 }
 
-/// A VM that has a budget by the file.
+/// A VM that has a budget by the file, or what receives for one.
 #[derive(Debug, Serialize)]
 pub struct Held {
-    /// Its name.
+    /// Its name; of what receives for a VM `receive of NAME`, which no cloud calls a VM.
     pub vm: String,
-    /// How many VCPUs it has.
+    /// How many VCPUs it has, or threads that receive.
     pub vcpus: u32,
-    /// The budget of one VCPU.
+    /// The budget of one of these.
     pub budget_ns: i64,
     /// In every period of so long.
     pub period_ns: i64,
-    /// Where the plan puts its VCPUs: a CPU for each where each stays on one.
+    /// Where the plan puts them: a CPU for each where each stays on one.
     pub cpus: Vec<u32>,
 }
 
@@ -103,6 +103,15 @@ fn of_site(file: &Path, site: &Site) -> Result<Capacity> {
             .flat_map(|vcpu| vcpu.cpus.iter().copied())
             .collect(),
     });
+    let receive = site.planned_vms().iter().flat_map(|vm| {
+        vm.receive.iter().map(|server| Held {
+            vm: format!("receive of {}", vm.name),
+            vcpus: 1,
+            budget_ns: server.budget,
+            period_ns: server.period,
+            cpus: server.cpus.clone(),
+        })
+    });
     let cards = site.cards().map(|(name, class)| Card {
         name: name.to_owned(),
         class: class.to_owned(),
@@ -117,7 +126,7 @@ fn of_site(file: &Path, site: &Site) -> Result<Capacity> {
         cpus: hosts.cpus,
         cpu_ppm,
         vcpu_ppm: cpu_ppm,
-        held: held.collect(),
+        held: held.chain(receive).collect(),
         cards: cards.collect(),
     })
 }

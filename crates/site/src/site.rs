@@ -300,6 +300,10 @@ impl Site {
 
 impl Parsed {
     fn of(name: &str, site: &File, here: &CpusHere, calibration: &Found) -> Result<Self> {
+        let measured = calibration::measured(calibration);
+        // One cost for the plan and for what is enforced.
+        let with_cost = measured.packet.map(|packet| site.with_packet_cost(packet));
+        let site = with_cost.as_ref().unwrap_or(site);
         let wanted = budgets::Wanted::of(site)?;
         let wanted = wanted.as_ref();
         let ext = Ext::now();
@@ -313,7 +317,6 @@ impl Parsed {
         };
         profile.bound_fair_server();
         let fair_server = here.fair_server(profile.fair_server_us);
-        let measured = calibration::measured(calibration);
         let plan = plan_of(name, site, here, &measured, |request| {
             budgets::kept(request, wanted, &ext, fair_server)
         })?;
@@ -562,6 +565,7 @@ mod tests {
             wake_up: None,
             timer: None,
             interruption: None,
+            packet: Some(cost),
         });
         let with = |text: &str, state| {
             let source = Source::of(Path::new("steadyvm.toml"));
@@ -591,6 +595,15 @@ mod tests {
             "{doubts:?}"
         );
         assert_eq!(runtime(&with(FILE, State::Missing)), 4_000_000);
+        // 10,000 packets per second are 100 in 10 ms, at 7 us each; nothing measured: at 5 us.
+        let rate = FILE.replace("class", "nic = \"eth0\"\nreceive = { rate = 10000 }\nclass");
+        let polls = |site: &Site| site.parsed.profile.vms[0].poll_budgets[0].runtime_ns;
+        let site = with(&rate, valid());
+        let counted = &site.parsed.plan.as_ref().unwrap().vms[0].receive[0];
+        assert_eq!((polls(&site), counted.budget), (700_000, 700_000));
+        assert_eq!(polls(&with(&rate, State::Missing)), 500_000);
+        let typed = rate.replace("10000", "10000, packet = \"2us\"");
+        assert_eq!(polls(&with(&typed, valid())), 200_000);
     }
 
     /// The file of README.md and the guide: whatever `[host]` says, it stays valid.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
-use steadyvm_analysis::plan::{ServiceReport, VcpuReport};
+use steadyvm_analysis::plan::{ReceiveReport, ServiceReport, VcpuReport};
+use steadyvm_host::discover::has_disk_limit;
 use steadyvm_host::profile::Profile;
 use steadyvm_host::{
-    Desired, Group, HostControl, Plan, ReceiveWork, Setting, State, Way, receive_work,
+    Desired, Group, HostControl, Machine, Plan, ReceiveWork, Setting, State, Way, receive_work,
 };
 
 use crate::attacks::{self, Exposed};
@@ -35,6 +36,8 @@ pub struct Status {
     pub feasible: Option<bool>,
     /// Planned budgets by VM.
     pub vms: BTreeMap<String, Vec<VcpuReport>>,
+    /// What receives for VMs with planned budgets, by VM.
+    pub vms_receive: BTreeMap<String, Vec<ReceiveReport>>,
     /// What holds of each VM of the file, by its name.
     pub running: BTreeMap<String, Running>,
     /// What receiving for each VM that runs costs the host.
@@ -158,8 +161,11 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
     };
     status.count_receive_work(&host, profile.as_ref());
     if let Some(profile) = &profile {
-        let ranked = status.with_ranked_vcpus();
-        status.exposed = attacks::of(profile, &status.in_force.packet_ways, &ranked);
+        let found = attacks::Found {
+            ranked: status.with_ranked_vcpus(),
+            without_disk_limit: status.without_disk_limit(host.machine()),
+        };
+        status.exposed = attacks::of(profile, &status.in_force.packet_ways, &found);
     }
     status.in_force.warnings.extend(ext::trouble());
     Ok((status, error))
@@ -185,6 +191,7 @@ impl Status {
             is_of_method: false,
             feasible: None,
             vms: BTreeMap::new(),
+            vms_receive: BTreeMap::new(),
             running: BTreeMap::new(),
             receive_work: Vec::new(),
             services: Vec::new(),
@@ -229,6 +236,10 @@ impl Status {
             let budgets = real_time.map(|vm| (vm.name.clone(), vm.vcpus.clone()));
             self.feasible = Some(plan.feasible);
             self.vms = budgets.collect();
+            let received_for = plan.vms.iter().filter(|vm| !vm.receive.is_empty());
+            self.vms_receive = received_for
+                .map(|vm| (vm.name.clone(), vm.receive.clone()))
+                .collect();
             self.services.clone_from(&plan.services);
             self.measured.clone_from(&seen.measured);
             let is_planned = |it: &Measured| {
@@ -281,6 +292,16 @@ impl Status {
         let running = self.running.iter();
         let ranked = running.filter(|(_, running)| running.in_force.iter().any(is_ranked));
         ranked.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The VMs that run and whose cgroups limit no disk.
+    fn without_disk_limit(&self, machine: &Machine) -> BTreeSet<&str> {
+        let running = self.running.iter();
+        let unlimited = running.filter(|(_, running)| {
+            let process = running.process;
+            process.is_some_and(|pid| !has_disk_limit(machine, pid))
+        });
+        unlimited.map(|(name, _)| name.as_str()).collect()
     }
 
     /// Adds what receiving costs; without a profile for all VMs of this host.

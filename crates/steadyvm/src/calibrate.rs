@@ -4,17 +4,22 @@ use std::fmt::Write as _;
 use std::io::{stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use steadyvm_calibration::measure::{self, MOST_SECONDS, Partner};
-use steadyvm_calibration::{Calibration, SCHEMA_VERSION, date, store};
-use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostError, Machine};
+use steadyvm_calibration::{Calibration, Cost, SCHEMA_VERSION, date, store};
+use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, PacketAccount};
 use steadyvm_site::peers::{self, Role};
 
 use steadyvm_cli::output;
 
 use crate::this_program;
+
+/// Long beside a tick, by which the kernel counts.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Measure what this host's own work costs, for its plans
 ///
@@ -32,6 +37,12 @@ pub struct Args {
     /// The file to write
     #[arg(long, value_name = "FILE", default_value = store::DEFAULT_FILE)]
     out: PathBuf,
+    /// A VM that gets packets meanwhile: what receiving one costs is measured, too
+    ///
+    /// The VM has a way of its own (nic). CPU time of the threads that receive for it is divided by the packets that its guest got,
+    /// ten times per second, for as long again as --seconds. Send it what it is to receive later.
+    #[arg(long, value_name = "VM")]
+    receive: Option<String>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -61,6 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     refuse_under_a_measurement(Path::new(DEFAULT_STATE_DIRECTORY))?;
+    let account = args.receive.as_deref().map(account).transpose()?;
     let partner = Partner {
         program: this_program(),
         arguments: vec!["calibrate".into(), "--echo".into()],
@@ -68,7 +80,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     output::say(&format!("measuring for about {} s", args.seconds));
     let now = steadyvm_site::now_unix_s();
     let measured = measure::measure(&Machine::real(), &partner, args.seconds, now)?;
-    let measure::Measured { calibration, notes } = measured;
+    let measure::Measured {
+        mut calibration,
+        mut notes,
+    } = measured;
+    if let Some(account) = account {
+        output::say("counting what packets cost");
+        calibration.packet = packet(&account, Duration::from_secs(args.seconds));
+        if calibration.packet.is_none() {
+            notes.push("packet: the VM got hardly any".to_owned());
+        }
+    }
     store::write(&args.out, &calibration)?;
     for note in &notes {
         output::say(&format!("steadyvm: not measured: {note}"));
@@ -85,6 +107,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::print(&render(&calibration, &args.out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The account of a VM's packets.
+fn account(vm: &str) -> Result<PacketAccount, HostError> {
+    let machine = Machine::real();
+    let control = HostControl::new(machine.clone(), Path::new(DEFAULT_STATE_DIRECTORY));
+    let status = control.show()?;
+    PacketAccount::of(&machine, vm, status.profile.as_ref(), &status.packet_ways)
+}
+
+/// What receiving a packet costs; none if too few came.
+fn packet(account: &PacketAccount, time: Duration) -> Option<Cost> {
+    let machine = Machine::real();
+    let until = Instant::now() + time;
+    let mut costs = Vec::new();
+    let mut before = account.look(&machine);
+    while Instant::now() < until {
+        thread::sleep(LOOK_EVERY);
+        let now = account.look(&machine);
+        if let (Some(now), Some(before)) = (&now, &before) {
+            costs.extend(now.cost_since_ns(before));
+        }
+        before = now;
+    }
+    Cost::of(&costs)
 }
 
 /// The figures of a `measure` that runs would have ours in them.
@@ -145,6 +192,7 @@ fn words(name: &str, working_set_kib: Option<u64>) -> String {
         ("wake_up", _) => "wake-up of a sleeping thread".to_owned(),
         ("timer", _) => "timer to the thread it wakes".to_owned(),
         ("interruption", _) => "longest interruption in 10 ms".to_owned(),
+        ("packet", _) => "receiving a packet for a VM".to_owned(),
         (other, _) => other.to_owned(),
     }
 }

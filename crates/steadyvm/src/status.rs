@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use steadyvm_analysis::plan::ReceiveReport;
 use steadyvm_host::{CardPackets, ReceiveWork, Received, State, Way, printable};
 use steadyvm_site::status::{self, Running, Status};
 use steadyvm_site::{ago, now_unix_s};
@@ -101,6 +102,10 @@ fn write(status: &Status, text: &mut String) -> std::fmt::Result {
             })
             .collect();
         writeln!(text, "VM {name}: planned {}", budgets.join(", "))?;
+    }
+    for (name, servers) in &status.vms_receive {
+        let budgets: Vec<String> = servers.iter().map(receive_budget).collect();
+        writeln!(text, "VM {name}: receive planned {}", budgets.join(", "))?;
     }
     for (name, running) in &status.running {
         write_running(running, name, text)?;
@@ -234,6 +239,15 @@ fn seen_since(since_unix_s: Option<u64>, now_unix_s: u64) -> String {
     since_unix_s.map_or_else(
         || "since when is not known: no watch saw it".to_owned(),
         |since| format!("a watch saw it first {}", ago(since, now_unix_s)),
+    )
+}
+
+fn receive_budget(server: &ReceiveReport) -> String {
+    format!(
+        "{} of {} ({})",
+        milliseconds(server.budget),
+        milliseconds(server.period),
+        server.work.words()
     )
 }
 

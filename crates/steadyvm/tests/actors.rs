@@ -112,3 +112,12 @@ fn nothing_is_calibrated_into_a_measurement() {
     assert!(lines[1].starts_with("steadyvm measure"), "{said}");
     assert_eq!(lines[2..], ["No such"], "{said}");
 }
+
+#[test]
+fn packets_of_a_vm_that_does_not_run_are_refused_before_anything_is_measured() {
+    let said = printed(
+        r#"code "$S" calibrate --receive web --seconds 1 --out /run/calibration.toml
+        grep -o "does not run" /run/said; ls /run/calibration.toml 2>&1 | grep -o 'No such'"#,
+    );
+    assert_eq!(said, "2\ndoes not run\nNo such\n");
+}

@@ -20,6 +20,8 @@ pub struct Measured {
     pub cache_reload: Option<Time>,
     /// From an interrupt that is due to the thread that it wakes, ns.
     pub interrupt: Option<Time>,
+    /// Receiving one packet for a VM, from the card's poll to the guest's memory, ns.
+    pub packet: Option<Time>,
 }
 
 /// A term of a bound for which nothing is counted, since neither the file nor a measurement has it.

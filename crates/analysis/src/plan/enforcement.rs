@@ -6,7 +6,9 @@
 //! (since 6.12) holds 50 ms in 1 s. Budgets are enforced at ticks unless `HRTICK_DL` is on: set
 //! `quantum` of `[host]` to the tick otherwise.
 
-use super::{Enforcement, Explanation, InputError, Request, ServerName, Unit, VmReport};
+use super::{
+    Enforcement, Explanation, InputError, Install, Request, ServerName, Unit, VcpuReport, VmReport,
+};
 use crate::host::{
     FairServer, Host, Vcpu, VcpuServer,
     overhead::{Keeping, Margin},
@@ -115,103 +117,154 @@ pub(super) const USABLE: &str = "SCHED_DEADLINE admits 95 % of a CPU (sched_rt_r
                                  server holds 5 %: VCPUs may have 90 %, and each waits for a piece of that server's \
                                  (fair_server of [kernel], 1 ms unless it says otherwise)";
 
+/// What a plan asks `SCHED_DEADLINE` to keep.
+struct Kept<'r> {
+    vm: &'r str,
+    /// A VCPU by its number; none: it receives for the VM.
+    vcpu: Option<usize>,
+    who: String,
+    budget: Time,
+    period: Time,
+    install: Option<&'r Install>,
+}
+
+/// All of a plan; a VCPU with a whole CPU is not kept by a budget.
+fn kept(vms: &[VmReport]) -> impl Iterator<Item = Kept<'_>> {
+    vms.iter().flat_map(|vm| {
+        let vcpus = vm.vcpus.iter().enumerate();
+        let is_kept =
+            |vcpu: &VcpuReport| !vcpu.dedicated && vcpu.budget > 0 && vcpu.budget < vcpu.period;
+        let vcpus = vcpus.filter(move |(_, vcpu)| is_kept(vcpu));
+        let vcpus = vcpus.map(|(number, vcpu)| Kept {
+            vm: &vm.name,
+            vcpu: Some(number),
+            who: format!("VCPU {number}"),
+            budget: vcpu.budget,
+            period: vcpu.period,
+            install: vcpu.install.as_ref(),
+        });
+        let receive = vm.receive.iter().map(|server| Kept {
+            vm: &vm.name,
+            vcpu: None,
+            who: format!("{} {} (receive)", server.work.words(), server.number),
+            budget: server.budget,
+            period: server.period,
+            install: server.install.as_ref(),
+        });
+        vcpus.chain(receive)
+    })
+}
+
 /// Why a kernel does not take the plan.
 pub(super) fn refusals(request: &Request, vms: &[VmReport]) -> Vec<Explanation> {
-    if request.enforce != Some(Enforcement::Deadline) {
-        return Vec::new();
+    match request.enforce {
+        Some(Enforcement::Deadline) => {}
+        Some(Enforcement::Ext) => return beside_ext(vms),
+        Some(Enforcement::None) | None => return Vec::new(),
     }
     let mut refusals = Vec::new();
     let unit = request.unit;
     // (CPUs, sum of runtime / period in 2^-20), a root domain each.
     let mut domains: Vec<(Vec<u32>, Amount)> = Vec::new();
-    for vm in vms {
-        for (number, vcpu) in vm.vcpus.iter().enumerate() {
-            if vcpu.dedicated || vcpu.budget == 0 || vcpu.budget >= vcpu.period {
-                continue;
-            }
-            // One without a place is refused for its limits, too.
-            let (Some(runtime_ns), Some(period_ns)) = vcpu.install.as_ref().map_or_else(
-                || (unit.nanoseconds(vcpu.budget), unit.nanoseconds(vcpu.period)),
-                |install| (Some(install.runtime_ns), Some(install.period_ns)),
-            ) else {
-                continue;
-            };
-            let mut refuse = |what: &str, is: Time, must: Time, demand: Time, supply: Time| {
-                let text = format!(
-                    "SCHED_DEADLINE refuses VCPU {number} of VM \"{}\": its {what} is {}, the kernel's limit {}",
-                    vm.name,
-                    unit.show(is.into()),
-                    unit.show(must.into()),
-                );
-                refusals.push(Explanation {
-                    vcpu: Some(number),
-                    t: Some(period_ns),
-                    demand: Some(demand.into()),
-                    supply: Some(supply.into()),
-                    ..Explanation::words(&vm.name, text)
-                });
-            };
-            if runtime_ns < LEAST_RUNTIME {
-                refuse(
-                    "runtime",
-                    runtime_ns,
-                    LEAST_RUNTIME,
-                    LEAST_RUNTIME,
-                    runtime_ns,
-                );
-            }
-            if period_ns < SHORTEST_PERIOD {
-                refuse(
-                    "period",
-                    period_ns,
-                    SHORTEST_PERIOD,
-                    SHORTEST_PERIOD,
-                    period_ns,
-                );
-            }
-            if period_ns > LONGEST_PERIOD {
-                refuse(
-                    "period",
-                    period_ns,
-                    LONGEST_PERIOD,
-                    period_ns,
-                    LONGEST_PERIOD,
-                );
-            }
-            let Some(install) = &vcpu.install else {
-                continue;
-            };
-            // Rounded down, as the kernel does (to_ratio).
-            let load =
-                (Amount::from(install.runtime_ns) << 20) / Amount::from(install.period_ns.max(1));
-            match domains.iter_mut().find(|(cpus, _)| *cpus == install.cpus) {
-                Some((_, sum)) => *sum += load,
-                None => domains.push((install.cpus.clone(), load)),
-            }
+    for one in kept(vms) {
+        // One without a place is refused for its limits, too.
+        let (Some(runtime_ns), Some(period_ns)) = one.install.map_or_else(
+            || (unit.nanoseconds(one.budget), unit.nanoseconds(one.period)),
+            |install| (Some(install.runtime_ns), Some(install.period_ns)),
+        ) else {
+            continue;
+        };
+        refusals.extend(beyond_limits(unit, &one, runtime_ns, period_ns));
+        let Some(install) = one.install else {
+            continue;
+        };
+        // Rounded down, as the kernel does (to_ratio).
+        let load =
+            (Amount::from(install.runtime_ns) << 20) / Amount::from(install.period_ns.max(1));
+        match domains.iter_mut().find(|(cpus, _)| *cpus == install.cpus) {
+            Some((_, sum)) => *sum += load,
+            None => domains.push((install.cpus.clone(), load)),
         }
     }
-    for (cpus, load) in domains {
-        let room = (Amount::from(USABLE_PERCENT) * cpus.len() as Amount) << 20;
-        if load * 100 > room {
-            let percent = |parts: Amount| parts as f64 * 100.0 / f64::from(1 << 20);
-            let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    refusals.extend(
+        domains
+            .into_iter()
+            .filter_map(|(cpus, load)| full(&cpus, load)),
+    );
+    refusals
+}
+
+/// A policy of `sched_ext` comes after `SCHED_DEADLINE`, and its plan counts nothing that comes before.
+fn beside_ext(vms: &[VmReport]) -> Vec<Explanation> {
+    let receiving = vms.iter().filter(|vm| !vm.receive.is_empty());
+    receiving
+        .map(|vm| {
             let text = format!(
-                "SCHED_DEADLINE refuses the VCPUs of CPU {}: {:.1} % of {} %: the kernel admits 95 % of a CPU \
-                 (sched_rt_runtime_us), and its fair server holds 5 % of that",
-                list.join(","),
-                percent(load),
-                Amount::from(USABLE_PERCENT) * cpus.len() as Amount,
+                "VM \"{}\": receive: its budgets are SCHED_DEADLINE's, which goes before a sched_ext scheduler, so the plan for \
+                 that does not hold beside them; write way = \"xdp\", leave receive out, or plan with enforce = \"deadline\"",
+                vm.name
             );
-            refusals.push(Explanation {
-                vm: None,
-                t: Some(1_000_000_000),
-                demand: Some((load * 1_000_000_000) >> 20),
-                supply: Some((room / 100 * 1_000_000_000) >> 20),
-                ..Explanation::words("", text)
-            });
+            Explanation::words(&vm.name, text)
+        })
+        .collect()
+}
+
+/// The limits of the kernel that a budget breaks.
+fn beyond_limits(unit: Unit, one: &Kept<'_>, runtime: Time, period: Time) -> Vec<Explanation> {
+    let refuse = |what: &str, is: Time, must: Time, demand: Time, supply: Time| {
+        let text = format!(
+            "SCHED_DEADLINE refuses {} of VM \"{}\": its {what} is {}, the kernel's limit {}",
+            one.who,
+            one.vm,
+            unit.show(is.into()),
+            unit.show(must.into()),
+        );
+        Explanation {
+            vcpu: one.vcpu,
+            t: Some(period),
+            demand: Some(demand.into()),
+            supply: Some(supply.into()),
+            ..Explanation::words(one.vm, text)
         }
+    };
+    let mut refusals = Vec::new();
+    if runtime < LEAST_RUNTIME {
+        let least = LEAST_RUNTIME;
+        refusals.push(refuse("runtime", runtime, least, least, runtime));
+    }
+    if period < SHORTEST_PERIOD {
+        let least = SHORTEST_PERIOD;
+        refusals.push(refuse("period", period, least, least, period));
+    }
+    if period > LONGEST_PERIOD {
+        let most = LONGEST_PERIOD;
+        refusals.push(refuse("period", period, most, period, most));
     }
     refusals
+}
+
+/// That CPUs have no room for so much, in 2^-20; none if they have.
+fn full(cpus: &[u32], load: Amount) -> Option<Explanation> {
+    let room = (Amount::from(USABLE_PERCENT) * cpus.len() as Amount) << 20;
+    if load * 100 <= room {
+        return None;
+    }
+    let percent = |parts: Amount| parts as f64 * 100.0 / f64::from(1 << 20);
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let text = format!(
+        "SCHED_DEADLINE refuses the VCPUs and what receives on CPU {}: {:.1} % of {} %: the kernel admits 95 % of a CPU \
+         (sched_rt_runtime_us), and its fair server holds 5 % of that",
+        list.join(","),
+        percent(load),
+        Amount::from(USABLE_PERCENT) * cpus.len() as Amount,
+    );
+    Some(Explanation {
+        vm: None,
+        t: Some(1_000_000_000),
+        demand: Some((load * 1_000_000_000) >> 20),
+        supply: Some((room / 100 * 1_000_000_000) >> 20),
+        ..Explanation::words("", text)
+    })
 }
 
 /// What a reader should know of a plan before installing it.

@@ -7,7 +7,7 @@
 
 use super::{
     Enforcement, Explanation, Needs, Request, TaskNeeds, Unit, Vm, enforcement,
-    outcome::{Outcome, overloads},
+    outcome::{Outcome, Owner, overloads},
 };
 use crate::{
     host::{Rejection, RejectionReason, Vcpu},
@@ -135,19 +135,30 @@ fn undecided_vm(vm: &Vm, needs: &TaskNeeds, stop: Stop, unit: Unit, what: &str) 
     }
 }
 
-/// Why the host does not hold the VCPUs. `owner`: VM and number of the rejected VCPU.
+/// Why the host does not hold the VCPUs and what receives for VMs. `owner`: whose the rejected one is.
 pub(super) fn host(
     request: &Request,
     rejection: &Rejection,
     vcpus: &[Vcpu],
-    owner: (usize, usize),
+    owner: Owner,
 ) -> Explanation {
-    let (vm, number) = owner;
-    let name = &request.vms[vm].name;
+    let vm = &request.vms[owner.vm()];
+    let name = &vm.name;
     let vcpu = &vcpus[rejection.vcpu];
     let unit = request.unit;
+    let number = match owner {
+        Owner::Vcpu(_, number) => Some(number),
+        Owner::Receive(..) => None,
+    };
+    let who = match owner {
+        Owner::Vcpu(_, number) => format!("VCPU {number}"),
+        Owner::Receive(_, position) => {
+            let server = &vm.receive[position];
+            format!("{} {} (receive)", server.work.words(), server.number)
+        }
+    };
     let what = format!(
-        "VCPU {number} of VM \"{name}\" ({} in every {})",
+        "{who} of VM \"{name}\" ({} in every {})",
         unit.show(vcpu.budget().into()),
         unit.show(vcpu.period().into()),
     );
@@ -216,7 +227,7 @@ pub(super) fn host(
         }
     };
     Explanation {
-        vcpu: Some(number),
+        vcpu: number,
         ..explanation
     }
 }

@@ -26,6 +26,7 @@ use super::{
     Enforcement, HostName, InputError, InterfaceName, MAX_TASKS, MAX_VMS, Measured, Missing, Needs,
     Request, Service, Unit, Vm,
     costs::{self, Costs},
+    receive,
     way::Flow,
 };
 use crate::{
@@ -200,6 +201,13 @@ pub(super) fn request(
         }
         let mut settings = settings.read(name, index, places, unit, served)?;
         settings.number_cpus(&host, cpu_numbers.as_deref())?;
+        let of_receive = places.field(index, "receive");
+        settings.receive = receive::servers(table, &of_receive, unit, measured.packet)?;
+        let is_by_rate =
+            |receive: &config::ReceiveBudget| receive.rate.is_some() && receive.packet.is_none();
+        if table.receive.as_ref().is_some_and(|it| is_by_rate(it)) {
+            taken.extend(measured.packet.map(|time| ("receive.packet of a VM", time)));
+        }
         if settings.is_best_effort() && has_tasks(table) {
             notes.push(format!(
                 "VM \"{name}\" is rt = false, so nothing is promised to its tasks; leave out rt to plan them"
@@ -212,9 +220,10 @@ pub(super) fn request(
     for (index, table) in file.service.iter().enumerate() {
         let place = places.service(index);
         let table = ServiceTable(table);
-        let interrupt = table.measured_interrupt(measured);
-        taken.extend(interrupt.map(|time| ("receive.interrupt", time)));
-        services.push(table.read(&mut vms, &place, unit, interrupt)?);
+        let way = table.measured_way(measured);
+        taken.extend(way.interrupt.map(|time| ("receive.interrupt", time)));
+        taken.extend(way.packet.map(|time| ("receive.packet", time)));
+        services.push(table.read(&mut vms, &place, unit, way)?);
         tasks += 1;
     }
     if file.flow.len() > MAX_VMS {
@@ -241,7 +250,8 @@ pub(super) fn request(
     }
     vms.iter().try_for_each(|vm| vm.check(&host))?;
     super::run::check_names(&vms)?;
-    taken.dedup();
+    let mut said = HashSet::new();
+    taken.retain(|cost| said.insert(*cost));
     notes.extend(costs::taken(&taken, unit));
     Ok(Request {
         host,

@@ -147,8 +147,26 @@ fn spread(
     })
 }
 
-/// Every VCPU with a budget, and whose it is: (VM, number in the VM).
-pub(super) type Owned = (Vec<Vcpu>, Vec<(usize, usize)>);
+/// Whose a server is, by VM and number in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Owner {
+    /// A VCPU's.
+    Vcpu(usize, usize),
+    /// One of those that receive for the VM.
+    Receive(usize, usize),
+}
+
+impl Owner {
+    /// The VM.
+    pub(super) const fn vm(self) -> usize {
+        match self {
+            Self::Vcpu(vm, _) | Self::Receive(vm, _) => vm,
+        }
+    }
+}
+
+/// Everything with a budget, and whose it is.
+pub(super) type Owned = (Vec<Vcpu>, Vec<Owner>);
 
 pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned, InputError> {
     let (mut vcpus, mut owners) = (Vec::new(), Vec::new());
@@ -180,10 +198,29 @@ pub(super) fn vcpus_of(request: &Request, outcomes: &[Outcome]) -> Result<Owned,
                 });
             let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));
             vcpus.push(vcpu.map_err(wrong)?.woken(wakes));
-            owners.push((number, position));
+            owners.push(Owner::Vcpu(number, position));
         }
     }
+    receive_servers(request, &mut vcpus, &mut owners)?;
     Ok((vcpus, owners))
+}
+
+/// What receives for VMs, in the same sum: of those that are not real-time, too.
+fn receive_servers(
+    request: &Request,
+    vcpus: &mut Vec<Vcpu>,
+    owners: &mut Vec<Owner>,
+) -> Result<(), InputError> {
+    for (number, vm) in request.vms.iter().enumerate() {
+        for (position, server) in vm.receive.iter().enumerate() {
+            // It may run anywhere, wherever the VM's VCPUs may.
+            let one = Vcpu::new(number, server.budget, server.period);
+            let wrong = |error| InputError::new(&vm.place, request.unit.error(&error));
+            vcpus.push(one.map_err(wrong)?);
+            owners.push(Owner::Receive(number, position));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the sum of the tasks' utilisations exceeds `processors` for certain.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Missing, ServerName, costs};
+use super::{Missing, ReceiveReport, ServerName, costs};
 use crate::time::{Amount, Time};
 
 /// The answer's version; it changes when a field changes its meaning.
@@ -67,6 +67,9 @@ pub struct VmReport {
     pub vcpu_count: usize,
     /// Its real-time VCPUs; an even spread may give one a budget of 0.
     pub vcpus: Vec<VcpuReport>,
+    /// What receives for it with a budget of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receive: Vec<ReceiveReport>,
 }
 
 /// An interface.
@@ -149,7 +152,7 @@ pub struct Install {
 pub struct CpuReport {
     /// Its number.
     pub cpu: u32,
-    /// The share real-time VCPUs use, overheads included, for display. On a global host the shared CPUs
+    /// The share real-time VCPUs and what receives for VMs use, overheads included, for display. On a global host the shared CPUs
     /// show their mean.
     pub utilization: f64,
     /// What is left for everything else, for display.

@@ -10,7 +10,8 @@ use super::{
     VcpuReport, Vm, VmReport,
     choice::Choice,
     enforcement, explain,
-    outcome::{Outcome, interface_of, vcpus_of},
+    outcome::{Outcome, Owner, interface_of, vcpus_of},
+    receive::ReceiveReport,
     report::SCHEMA_VERSION,
     service, suggest,
 };
@@ -183,7 +184,7 @@ fn vm_reports(
     outcomes: &[Outcome],
     places: Option<Places<'_>>,
     vcpus: &[Vcpu],
-    owners: &[(usize, usize)],
+    owners: &[Owner],
 ) -> Vec<VmReport> {
     let mut reports: Vec<VmReport> = request
         .vms
@@ -193,24 +194,27 @@ fn vm_reports(
         .collect();
     let priorities = priorities(&request.host, vcpus);
     let owned = Places::each(places).zip(owners);
-    for (index, ((placement, cost), &(vm, position))) in owned.enumerate() {
-        let vcpu = &mut reports[vm].vcpus[position];
-        (vcpu.cpus, vcpu.dedicated) = match placement {
+    for (index, ((placement, cost), &owner)) in owned.enumerate() {
+        let (mut cpus, dedicated) = match placement {
             Placement::Dedicated(cpu) => (vec![*cpu], true),
             Placement::Pinned(cpu) => (vec![*cpu], false),
             Placement::Shared(cpus) => (cpus.clone(), false),
         };
         if let Some(numbers) = &request.cpu_numbers {
             let number = |cpu: &mut u32| *cpu = *numbers.get(*cpu as usize).unwrap_or(cpu);
-            vcpu.cpus.iter_mut().for_each(number);
+            cpus.iter_mut().for_each(number);
         }
-        vcpu.install = install(
-            request,
-            &vcpus[index],
-            cost,
-            &vcpu.cpus,
-            priorities.get(index),
-        );
+        let install = install(request, &vcpus[index], cost, &cpus, priorities.get(index));
+        match owner {
+            Owner::Vcpu(vm, position) => {
+                let vcpu = &mut reports[vm].vcpus[position];
+                (vcpu.cpus, vcpu.dedicated, vcpu.install) = (cpus, dedicated, install);
+            }
+            Owner::Receive(vm, position) => {
+                let server = &mut reports[vm].receive[position];
+                (server.cpus, server.install) = (cpus, install);
+            }
+        }
     }
     reports
 }
@@ -261,6 +265,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             .sum()
     });
     let rt = !matches!(outcome, Outcome::BestEffort);
+    let receive: Vec<ReceiveReport> = vm.receive.iter().map(ReceiveReport::of).collect();
     let Some(interface) = outcome.interface() else {
         let vcpu_count = match vm.needs {
             Needs::BestEffort { vcpus } => vcpus as usize,
@@ -276,6 +281,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
             chosen: None,
             vcpu_count,
             vcpus: Vec::new(),
+            receive,
         };
     };
     let pinned = |vcpu: usize| {
@@ -320,6 +326,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
         chosen: chosen(vm, outcome, host, unit),
         vcpu_count: interface.vcpu_budgets.len(),
         vcpus: vcpus.collect(),
+        receive,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, ServiceReport, Unit, VcpuReport, VmReport, costs};
+use super::{Report, ServiceReport, Unit, VmReport, costs};
 
 /// The plan; with `explain`, also what each figure means and why VCPUs cost more than tasks.
 pub fn render(report: &Report, explain: bool) -> String {
@@ -176,7 +176,8 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
             writeln!(
                 out,
                 "  {name:width$}  not real-time: {vcpus} VCPUs get what is left"
-            )
+            )?;
+            write_receive(out, vm, width, unit)
         };
     };
     let tasks = interface.utilization.map_or(String::new(), |utilization| {
@@ -212,7 +213,24 @@ fn write_vm(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::f
             out,
             "  {:width$}    VCPU {number}: {budget} on {}{tasks}",
             "",
-            cpus(vcpu)
+            cpus(&vcpu.cpus, vcpu.dedicated)
+        )?;
+    }
+    write_receive(out, vm, width, unit)
+}
+
+/// What receives for it with a budget.
+fn write_receive(out: &mut String, vm: &VmReport, width: usize, unit: Unit) -> std::fmt::Result {
+    for server in &vm.receive {
+        writeln!(
+            out,
+            "  {:width$}    receive, {} {}: {} in every {} on {}",
+            "",
+            server.work.words(),
+            server.number,
+            unit.show(server.budget.into()),
+            unit.show(server.period.into()),
+            cpus(&server.cpus, false)
         )?;
     }
     Ok(())
@@ -300,14 +318,13 @@ fn explain_vm(out: &mut String, vm: &VmReport, unit: Unit) -> std::fmt::Result {
     writeln!(out, ".")
 }
 
-fn cpus(vcpu: &VcpuReport) -> String {
-    let list = vcpu
-        .cpus
+fn cpus(cpus: &[u32], dedicated: bool) -> String {
+    let list = cpus
         .iter()
         .map(u32::to_string)
         .collect::<Vec<_>>()
         .join(",");
-    match (&vcpu.cpus[..], vcpu.dedicated) {
+    match (cpus, dedicated) {
         ([], _) => "no CPU".to_owned(),
         (_, true) => format!("CPU {list}, its own"),
         ([_], false) => format!("CPU {list}"),

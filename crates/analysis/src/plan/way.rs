@@ -4,6 +4,9 @@
 //! the service's limit after its request came, whatever the plan: with that as jitter the way back is bounded
 //! before interfaces are known. Once they are, it is bounded anew with what precedes it in the plan.
 
+use std::collections::BTreeMap;
+
+use super::receive::{AWAY, Slowed};
 use crate::{
     path::{Arrivals, Front, Stream, Unbounded, response},
     time::Time,
@@ -30,6 +33,8 @@ pub(super) struct Way {
     /// The shortest time it takes.
     pub least: Time,
     pub queue: Option<Queue>,
+    /// What the servers make of it that handle its queue.
+    pub slowed: Option<Slowed>,
 }
 
 /// Its packets on a path that is shared.
@@ -69,6 +74,19 @@ impl super::Service {
     }
 }
 
+/// The servers of each path on which a service's packets are handled by some: the worst of them handle all that is on it.
+fn slowed<'a>(travellers: &[Traveller<'a>]) -> BTreeMap<&'a str, Slowed> {
+    let mut on = BTreeMap::new();
+    for traveller in travellers {
+        if let (Some(queue), Some(slowed)) = (&traveller.receive.queue, traveller.receive.slowed) {
+            on.entry(queue.on.as_str())
+                .and_modify(|worst: &mut Slowed| *worst = worst.or(slowed))
+                .or_insert(slowed);
+        }
+    }
+    on
+}
+
 /// The ways of all travellers, in and out; for one that has none, why.
 pub(super) fn passages(
     travellers: &[Traveller<'_>],
@@ -103,6 +121,12 @@ pub(super) fn passages(
         streams.push((flow.on.as_str(), flow.stream));
         owners.push((None, flow.name.clone()));
     }
+    let slowed_on = slowed(travellers);
+    for (on, stream) in &mut streams {
+        if let Some(slowed) = slowed_on.get(on) {
+            stream.packet = slowed.packet(stream.packet);
+        }
+    }
     let mut passage = |number: usize, send: bool, way: &Way| -> Result<Passage, String> {
         let fixed: Time = way.terms.iter().map(|&(_, time)| time).sum();
         let terms = way
@@ -125,7 +149,12 @@ pub(super) fn passages(
         let Some(own) = on.iter().position(|&s| owners[s].0 == Some((number, send))) else {
             return Ok(passage);
         };
-        let found = response(&shared, own, queue.front, work).map_err(|why| match why {
+        let away = slowed_on.get(&*queue.on).map_or(0, |slowed| slowed.away);
+        let front = Front {
+            interrupt: queue.front.interrupt.saturating_add(away),
+            ..queue.front
+        };
+        let found = response(&shared, own, front, work).map_err(|why| match why {
             Unbounded::Overloaded => format!(
                 "path \"{}\" is loaded with 100 % or more by level {} and those above, so nothing bounds it; \
                  shorten its packets, raise the level, or thin out a flow",
@@ -142,8 +171,11 @@ pub(super) fn passages(
         let terms = &mut passage.terms;
         terms.push((
             "interrupt and less urgent packets in service".to_owned(),
-            found.front,
+            found.front - away,
         ));
+        if away > 0 {
+            terms.push((AWAY.to_owned(), away));
+        }
         for (&stream, &time) in on.iter().zip(&found.others) {
             if time > 0 {
                 terms.push((owners[stream].1.clone(), time));

@@ -121,6 +121,7 @@ pub fn measure(
             wake_up: Cost::of(&wake_up),
             timer: Cost::of(&timer),
             interruption: Cost::of(&interruption),
+            packet: None,
         },
         notes,
     })

@@ -149,19 +149,33 @@ table! {
 
 table! {
     section "`receive` of a VM";
-    /// CPU time that packets to the VM may cost the host; it asks for `nic`. Where an XDP program sorts the card's packets
-    /// (`way`), it takes each packet's cost as equal, and drops those that are over the budget at the card, before the host works
-    /// for them. Where a function brings them, each of its NAPI threads gets the budget from `SCHED_DEADLINE`, which needs a class
-    /// with a rank for `napi` and without `path_cpus`; `packet` is not used there.
+    /// CPU time that packets to the VM may cost the host, and its vhost workers. One of `budget`, `rate` and `vhost` is needed.
+    ///
+    /// `budget` and `rate` bound what receives by the VM's `nic`. Where a function brings its packets, its NAPI threads share the
+    /// budget evenly, and each has its part from `SCHED_DEADLINE`. Where an XDP program sorts the card's packets (`way`), it takes each
+    /// packet's cost as equal, and drops those that are over the budget at the card, before the host works for them.
+    ///
+    /// `vhost` bounds the VM's vhost workers, which share it evenly and have it from `SCHED_DEADLINE`, with any card and class.
+    ///
+    /// `SCHED_DEADLINE` goes before all ranks, for so long as the budget says. So the plan counts these budgets with those of VCPUs,
+    /// unless `way = "xdp"`, and refuses what does not fit beside them. A thread with such a budget has no `path_cpus`.
     #[derive(Copy, PartialEq)]
     #[serde(expecting = "an object with \"budget\", such as { budget = \"2ms\", period = \"10ms\" }")]
     pub struct ReceiveBudget {
-        /// CPU time in each period
-        budget: Written = "needed",
-        /// of the budget, `"1us"` to `"4s"`, of a function `"100us"` at least; packets of one whole budget may come at once
+        /// CPU time in each period of what receives by `nic`
+        budget: Option<Written> = "by `rate`; without that no bound",
+        /// instead of `budget`: packets per second that are to be received, each at the cost of `packet`
+        rate: Option<Count> = "none",
+        /// NAPI threads of the VM's function; one that has more is not served
+        threads: Option<Count> = "1",
+        /// CPU time in each period of the VM's vhost workers
+        vhost: Option<Written> = "no bound",
+        /// vhost workers; a VM that has more is not served
+        workers: Option<Count> = "1",
+        /// of the budgets, `"1us"` to `"4s"`, with `SCHED_DEADLINE` `"100us"` at least; of packets one whole budget may come at once
         period: Option<Written> = "`10ms`",
         /// CPU time of one packet, from the card's poll to the guest's memory; not above the budget
-        packet: Option<Written> = "`5us`",
+        packet: Option<Written> = "as `steadyvm calibrate --receive` measured it; else `5us`",
     }
 }
 

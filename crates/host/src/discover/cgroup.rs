@@ -22,6 +22,15 @@ pub(crate) fn of_thread(machine: &Machine, pid: u32, tid: u32) -> Vec<Cgroup> {
     cgroups(&text.unwrap_or_default())
 }
 
+/// Whether some disk has a limit for a process, of its cgroup (version 2) or of one above.
+pub fn has_disk_limit(machine: &Machine, pid: u32) -> bool {
+    let limits = |path: &str| machine.tree.read(&format!("/sys/fs/cgroup{path}/io.max"));
+    // The kernel lists disks with a limit alone.
+    let has_one = |path: &str| limits(path).is_ok_and(|text| !text.trim().is_empty());
+    let own = of(machine, pid);
+    own.iter().flat_map(Cgroup::ancestors).any(has_one)
+}
+
 /// Lines are `HIERARCHY:CONTROLLERS:PATH`; the path may have colons.
 fn cgroups(text: &str) -> Vec<Cgroup> {
     let cgroup = |line: &str| {
@@ -96,6 +105,7 @@ pub(super) fn unescaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::FakeHost;
 
     fn unit_of_the_system(text: &str, unit: &str) -> Option<bool> {
         let all = cgroups(text);
@@ -157,5 +167,20 @@ mod tests {
         ] {
             assert_eq!(unescaped(written), read);
         }
+    }
+
+    #[test]
+    fn a_limit_of_any_disk_at_any_cgroup_above_counts() {
+        let host = FakeHost::default();
+        let (machine, pid) = (host.machine(), 100);
+        host.file("/proc/100/cgroup", "0::/machine.slice/web.scope/emulator\n");
+        assert!(!has_disk_limit(&machine, pid));
+        host.file("/sys/fs/cgroup/machine.slice/io.max", "\n");
+        assert!(!has_disk_limit(&machine, pid));
+        let limit = "8:16 rbps=max wbps=2097152 riops=max wiops=max\n";
+        host.file("/sys/fs/cgroup/other.slice/io.max", limit);
+        assert!(!has_disk_limit(&machine, pid));
+        host.file("/sys/fs/cgroup/machine.slice/io.max", limit);
+        assert!(has_disk_limit(&machine, pid));
     }
 }

@@ -178,7 +178,7 @@ impl<'a> Admission<'a> {
 
 /// Whether some budget is to be kept on one CPU.
 pub(super) fn is_partitioned(vms: &[VmProfile]) -> bool {
-    let mut budgets = vms.iter().flat_map(|vm| vm.budgets.values());
+    let mut budgets = vms.iter().flat_map(VmProfile::deadline_budgets);
     budgets.any(|budget| budget.cpu.is_some())
 }
 
@@ -195,10 +195,11 @@ pub(super) fn admit_each(
     };
     let mut admitted = 0;
     let mut refused = BTreeMap::new();
-    for vm in vms.iter().filter(|vm| !vm.budgets.is_empty()) {
+    let has_some = |vm: &&&VmProfile| vm.deadline_budgets().next().is_some();
+    for vm in vms.iter().filter(has_some) {
         let promise =
             |budget: &VcpuBudget| Promise::new(budget.cpu, budget.runtime_ns, budget.period_ns);
-        match admission.add(vm.budgets.values().map(promise)) {
+        match admission.add(vm.deadline_budgets().map(promise)) {
             Ok(()) => admitted += 1,
             Err(error) => drop(refused.insert(vm.name.clone(), error)),
         }
@@ -223,6 +224,36 @@ pub(super) fn admission_off(machine: &Machine) -> Result<Step, HostError> {
     let new = "-1".to_owned();
     let why = "so that virtual CPUs with budgets stay on the CPUs of their plan, which admits them";
     Ok(Step::required(ChangeOf { setting, old, new }, why))
+}
+
+/// What a VM's threads of one kind get from `receive`, in the order of their numbers: as many as the plan has counted, or fewer.
+pub(super) fn receive_steps(
+    machine: &Machine,
+    (threads, budgets): (&[ThreadId], &[VcpuBudget]),
+    key: &str,
+    why: &str,
+    place: &str,
+) -> Result<Vec<Step>, HostError> {
+    if threads.len() > budgets.len() {
+        return Err(HostError::BadInput {
+            what: at(
+                place,
+                &format!(
+                    "receive: the budget is for {} threads, and {} do that work",
+                    budgets.len(),
+                    threads.len()
+                ),
+            ),
+            fix: format!("write {key} = {} into receive", threads.len()),
+        });
+    }
+    let mut threads: Vec<&ThreadId> = threads.iter().collect();
+    threads.sort_by_key(|thread| thread.tid);
+    let mut made = Vec::new();
+    for (thread, budget) in threads.into_iter().zip(budgets) {
+        made.extend(steps(machine, thread, budget, why, place)?);
+    }
+    Ok(made)
 }
 
 /// Why a virtual CPU has a budget.

@@ -109,13 +109,14 @@ fn plan_napi_threads(
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
     let name = &profile.name;
+    if !profile.napi_budgets.is_empty() {
+        let why = "so that receiving for its VM costs the host no more CPU time than that";
+        let all = (&nic.napi_threads[..], &profile.napi_budgets[..]);
+        let steps = budget::receive_steps(machine, all, "threads", why, &profile.place)?;
+        wanted.steps.extend(steps);
+        return Ok(());
+    }
     for thread in &nic.napi_threads {
-        if let Some(budget) = &profile.napi_budget {
-            let why = "so that receiving for its VM costs the host no more CPU time than that";
-            let steps = budget::steps(machine, thread, budget, why, &profile.place)?;
-            wanted.steps.extend(steps);
-            continue;
-        }
         let queue = queues
             .iter()
             .find(|(_, queue)| queue.napi_thread.as_ref() == Some(thread));

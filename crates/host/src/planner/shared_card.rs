@@ -16,7 +16,7 @@ use super::xdp_card;
 use crate::address::{Address, format_address, is_unicast, parse_address};
 use crate::discover::{self, OPEN_VSWITCH};
 use crate::error::{HostError, at};
-use crate::profile::{Class, NicProfile, Profile, ThreadPriority, VcpuBudget, VmProfile};
+use crate::profile::{Class, NicProfile, Profile, VcpuBudget, VmProfile};
 use crate::settings::device::is_up;
 use crate::settings::{
     Change, ChangeOf, Device, File, Form, Functions, Machine, OwnFunction, Owner, SettingKind,
@@ -127,7 +127,7 @@ impl SharedCards {
                 fix: "leave `way` out, or write `way = \"xdp\"`".into(),
             });
         }
-        let napi_budget = napi_budget(profile).map_err(|(what, fix)| refuse(what, fix))?;
+        let napi_budgets = napi_budgets(profile).map_err(|(what, fix)| refuse(what, fix))?;
         let device = Device::find(machine, card);
         let present = number_in(machine, card, "sriov_numvfs").unwrap_or(0);
         if present == 0 {
@@ -186,7 +186,7 @@ impl SharedCards {
         }
         let class = running.class_of_tap(&tap);
         self.nics
-            .push(nic_of(function, class, profile, napi_budget));
+            .push(nic_of(function, class, profile, napi_budgets));
         Ok(())
     }
 
@@ -246,10 +246,10 @@ fn nic_of(
     function: String,
     class: &Class,
     profile: &VmProfile,
-    napi_budget: Option<VcpuBudget>,
+    napi_budgets: Vec<VcpuBudget>,
 ) -> NicProfile {
     let mut class = class.clone();
-    if napi_budget.is_some() {
+    if !napi_budgets.is_empty() {
         // In an interrupt's thread a poll has the interrupt's rank, and no bound.
         class.threaded_napi = Some(true);
     }
@@ -257,43 +257,39 @@ fn nic_of(
         name: function,
         class,
         place: profile.place.clone(),
-        napi_budget,
+        napi_budgets,
         ..NicProfile::default()
     }
 }
 
-/// What bounds the polls of a VM's function: `SCHED_DEADLINE`, which runs a thread before all ranks. So it is for a VM of
-/// rank, and the thread may run anywhere.
-fn napi_budget(profile: &VmProfile) -> Result<Option<VcpuBudget>, (String, &'static str)> {
-    let Some(budget) = profile.receive else {
-        return Ok(None);
-    };
-    let class = &profile.class;
-    if !matches!(class.napi, Some(ThreadPriority::Fifo(_))) {
-        let what = "receive: polls of a function are bounded by SCHED_DEADLINE, which goes before all ranks, and the VM's \
-                    class has none for `napi`";
-        let fix = "write `way = \"xdp\"`, whose program drops what is over the budget, or leave `receive` out";
-        return Err((what.to_owned(), fix));
+/// What bounds the polls of a VM's function: `SCHED_DEADLINE`, which runs a thread before all ranks for so long. The plan has
+/// counted that, and has a CPU for the thread or lets it run anywhere.
+fn napi_budgets(profile: &VmProfile) -> Result<Vec<VcpuBudget>, (String, &'static str)> {
+    if profile.poll_budgets.is_empty() {
+        return Ok(Vec::new());
     }
-    if class.cpus.is_some() {
-        let what = "receive: a thread with a budget of SCHED_DEADLINE may run on all CPUs, and the VM's class has `path_cpus`";
+    without_path_cpus(&profile.class).map_err(|what| {
         let fix = "leave `path_cpus` or `receive` out, or write `way = \"xdp\"`";
-        return Err((what.to_owned(), fix));
-    }
-    let budget = VcpuBudget {
-        runtime_ns: budget.runtime_ns,
-        deadline_ns: budget.period_ns,
-        period_ns: budget.period_ns,
-        ..VcpuBudget::default()
-    };
-    let fits = budget.check();
-    fits.map_err(|what| {
-        (
-            format!("receive: {what}"),
-            "choose another period or budget",
-        )
+        (what, fix)
     })?;
-    Ok(Some(budget))
+    for budget in &profile.poll_budgets {
+        let fits = budget.check();
+        fits.map_err(|what| {
+            let what = format!("receive: {what}");
+            (what, "choose another period or budget")
+        })?;
+    }
+    Ok(profile.poll_budgets.clone())
+}
+
+/// Refuses CPUs of a class for a thread with a budget.
+pub(super) fn without_path_cpus(class: &Class) -> Result<(), String> {
+    if class.cpus.is_none() {
+        return Ok(());
+    }
+    let what = "receive: a thread with a budget of SCHED_DEADLINE may run on all CPUs, or on that of its plan, and the VM's class \
+                has `path_cpus`";
+    Err(what.to_owned())
 }
 
 /// The VM's address: the file's, or that of its monitor's command line.

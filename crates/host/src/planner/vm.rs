@@ -1,12 +1,13 @@
 //! The steps of one VM that runs: its workers, its VCPUs, its monitor's threads and its taps.
 
 use super::budget;
+use super::shared_card::without_path_cpus;
 use super::step::Step;
 use super::threads::{check_cpus, policy, thread_cpus};
 use super::vms::{Running, runs_without};
 use super::wanted::Wanted;
 use crate::cpu_set::CpuSet;
-use crate::error::{HostError, unless_vanished};
+use crate::error::{HostError, at, unless_vanished};
 use crate::profile::SchedulerProfile;
 use crate::settings::links::Qdisc;
 use crate::settings::threads::RESET_ON_FORK;
@@ -61,7 +62,9 @@ pub(super) fn plan_vm(
     for own in &running.interfaces {
         check_cpus(&own.profile.class, online, &own.profile.place)?;
     }
-    for thread in &vm.vhost_workers {
+    bound_workers(machine, running, wanted)?;
+    let has_rank = |_: &&ThreadId| profile.vhost_budgets.is_empty();
+    for thread in vm.vhost_workers.iter().filter(has_rank) {
         let own = running.interface_of(thread);
         let of_vm = || {
             let why = "so that packets enter the VM with the rank of its class";
@@ -109,6 +112,27 @@ pub(super) fn plan_vm(
     if !lacks.is_empty() && vm.is_at_work(machine) {
         wanted.warnings.extend(lacks);
     }
+    Ok(())
+}
+
+/// The budgets of a VM's vhost workers, in place of ranks. The worker of an interface with a class of its own is one of them.
+fn bound_workers(
+    machine: &Machine,
+    running: &Running<'_>,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let Running { profile, vm, .. } = running;
+    if profile.vhost_budgets.is_empty() {
+        return Ok(());
+    }
+    without_path_cpus(&profile.class).map_err(|what| HostError::BadInput {
+        what: at(&profile.place, &what),
+        fix: "leave `path_cpus` out, or `vhost` of `receive`".into(),
+    })?;
+    let all = (&vm.vhost_workers[..], &profile.vhost_budgets[..]);
+    let why = "so that its vhost workers take no more CPU time than that, whatever its guest and others send";
+    let steps = budget::receive_steps(machine, all, "workers", why, &profile.place)?;
+    wanted.steps.extend(steps);
     Ok(())
 }
 

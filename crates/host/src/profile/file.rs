@@ -205,6 +205,7 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
     if let Some(threads) = threads {
         check_threads(name, threads, &table.value)?;
     }
+    let receive = receive::budgets(name, table)?;
     Ok(Some(VmProfile {
         name: name.clone(),
         class: class.unwrap_or_default(),
@@ -214,7 +215,9 @@ fn vm_profile(table: &Placed<Vm>, classes: &Classes) -> Result<Option<VmProfile>
         users: users(&format!("VM \"{name}\""), user.as_ref())?,
         nic: nic.clone(),
         way: *way,
-        receive: receive::budget(name, table)?,
+        receive: receive.packets,
+        poll_budgets: receive.polls,
+        vhost_budgets: receive.vhost,
         mac: mac.as_ref().map(|mac| address_of(name, mac)).transpose()?,
         interfaces: interfaces::read(name, interfaces.as_deref().unwrap_or_default(), classes)?,
         place: at.to_string(),

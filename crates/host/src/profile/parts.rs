@@ -27,9 +27,9 @@ pub struct NicProfile {
     pub queues: BTreeMap<u32, Class>,
     /// Packets that the NIC itself is to put into a queue.
     pub steer: Vec<FlowRule>,
-    /// CPU time of each of its NAPI threads, in place of a rank: they poll for one VM alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub napi_budget: Option<VcpuBudget>,
+    /// CPU time of each of its NAPI threads, in place of a rank: they poll for one VM alone. Empty: they have ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub napi_budgets: Vec<VcpuBudget>,
     /// Whether it polls as it does now: `threaded_napi` of its class is not looked at.
     #[serde(default)]
     pub leave_napi: bool,
@@ -74,6 +74,12 @@ pub struct VmProfile {
     /// What receiving may cost the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive: Option<PacketBudget>,
+    /// The same of each NAPI thread of its function; empty: no bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub poll_budgets: Vec<VcpuBudget>,
+    /// CPU time of each of its vhost workers, in place of a rank; empty: no bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vhost_budgets: Vec<VcpuBudget>,
     /// The VCPUs that `vcpu` is for; empty: all but VCPU 0.
     pub rt_vcpus: Vec<u32>,
     /// Budgets by VCPU; these get no priority of the class.
@@ -150,6 +156,12 @@ impl VmProfile {
             .filter(|_| !(has_budget && class.vhost_is_built_in))
     }
 
+    /// All that `SCHED_DEADLINE` is to keep for it, of its VCPUs and of what receives for it.
+    pub fn deadline_budgets(&self) -> impl Iterator<Item = &VcpuBudget> {
+        let receive = self.poll_budgets.iter().chain(&self.vhost_budgets);
+        self.budgets.values().chain(receive)
+    }
+
     /// Whether anything is to be set for it. A VM of the plan alone is there for how it is found.
     pub(crate) fn asks(&self) -> bool {
         let nothing = Class {
@@ -157,7 +169,7 @@ impl VmProfile {
             ..Class::default()
         };
         self.class != nothing
-            || !self.budgets.is_empty()
+            || self.deadline_budgets().next().is_some()
             || self.nic.is_some()
             || !self.interfaces.is_empty()
     }

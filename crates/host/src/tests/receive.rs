@@ -14,7 +14,7 @@ use crate::parse::PF_KTHREAD;
 use crate::profile::Profile;
 use crate::settings::threads::calling_thread;
 use crate::settings::{Received, links};
-use crate::{HostControl, Machine, ReceiveEntity, ReceiveWork, receive_work};
+use crate::{HostControl, Machine, PacketAccount, ReceiveEntity, ReceiveWork, receive_work};
 
 fn work(host: &FakeHost, control: &HostControl, profile: &Profile) -> Vec<ReceiveWork> {
     let ways = control.show().unwrap().packet_ways;
@@ -177,6 +177,51 @@ fn polls_of_a_card_that_sorts_are_split_by_packets() {
         (card.card.as_str(), card.received.packets),
         ("bulk0", 1_000_500)
     );
+}
+
+/// The CPU time of its function's threads and its workers over the packets that its guest got.
+#[test]
+fn a_packets_cost_is_that_of_the_threads_that_received_it() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    let vms = profile(&format!(
+        "{FILE}\n[[vm]]\nname = \"bulk\"\nclass = \"rt\"\n"
+    ));
+    control.apply_profile(&vms).unwrap();
+    let napi = links::Napi {
+        id: 8200,
+        irq: Some(2340),
+        thread: Some(70),
+    };
+    host.thread(70, 70, "napi/other-1", PF_KTHREAD);
+    host.edit(|state| state.napis.insert("bulk0v0".into(), vec![napi]));
+    let ways = control.show().unwrap().packet_ways;
+    let machine = host.machine();
+    let account = |vm: &str| PacketAccount::of(&machine, vm, Some(&vms), &ways);
+    let now = |napi_ns: u64, vhost_ns: u64, packets: u64| {
+        counts(&host, 2340, 2340, 0);
+        counts(&host, 70, 70, napi_ns);
+        counts(&host, 100, 109, vhost_ns);
+        let path = "/sys/class/net/tap-rt/statistics/tx_packets";
+        host.file(path, &format!("{packets}\n"));
+        account("rt").unwrap().look(&machine)
+    };
+    let before = now(1_000, 2_000, 500).unwrap();
+    let after = now(1_000 + 30_000, 2_000 + 90_001, 500 + 40).unwrap();
+    assert_eq!(after.cost_since_ns(&before), Some(3_001));
+    // Too few to tell, and counts that began anew.
+    let few = now(40_000, 100_000, 500 + 40 + 19).unwrap();
+    assert_eq!(few.cost_since_ns(&after), None);
+    assert_eq!(before.cost_since_ns(&after), None);
+    // The card of the other is everybody's, and no VM has the third name.
+    let error = account("bulk").unwrap_err().to_string();
+    assert!(error.contains("no way of its own"), "{error}");
+    let error = account("none").unwrap_err().to_string();
+    assert!(error.contains("does not run"), "{error}");
+    // A thread that went takes the account with it.
+    let account = account("rt").unwrap();
+    host.edit(|state| state.threads.remove(&70));
+    assert_eq!(account.look(&machine), None);
 }
 
 /// A later thread with the number of one that ended has a count of its own.

@@ -12,6 +12,7 @@ use crate::{
     plan::{
         Impossible, InputError, InterfaceName, Measured, Missing, NamedTask, Needs, Period,
         SchedulerName, Service, TaskNeeds, Unit, Vm,
+        receive::Slowed,
         way::{Flow, Passage, Queue, Traveller, Way, passages},
     },
     task::Task,
@@ -57,6 +58,7 @@ fn way_back(parts: &config::SendParts) -> Result<Way, crate::Error> {
         in_front: guest + host,
         least: 0,
         queue,
+        slowed: None,
     })
 }
 
@@ -102,7 +104,14 @@ pub(super) fn flow(table: &config::Flow, index: usize, unit: Unit) -> Result<Flo
     })
 }
 
-fn way_in(table: &config::Receive, measured: Option<Time>) -> Result<Way, crate::Error> {
+/// What was measured of a way in, for what the file leaves out.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MeasuredWay {
+    pub interrupt: Option<Time>,
+    pub packet: Option<Time>,
+}
+
+fn way_in(table: &config::Receive, measured: MeasuredWay) -> Result<Way, crate::Error> {
     let least = not_negative("the shortest receive path", table.least.0)?;
     if table.on.is_some() && table.ahead.0 != 0 {
         return Err(crate::Error::Contradiction {
@@ -110,8 +119,8 @@ fn way_in(table: &config::Receive, measured: Option<Time>) -> Result<Way, crate:
             advice: "what is ahead on a shared path is computed; leave out ahead",
         });
     }
-    let interrupt = measured.unwrap_or_else(|| or_0(table.interrupt));
-    let packet = or_0(table.packet);
+    let interrupt = measured.interrupt.unwrap_or_else(|| or_0(table.interrupt));
+    let packet = measured.packet.unwrap_or_else(|| or_0(table.packet));
     let queue = queue(
         table.on.as_ref(),
         table.level,
@@ -173,17 +182,22 @@ impl ServiceTable<'_> {
         self.task.is_none()
     }
 
-    /// What was measured of its interrupt, if the file leaves that out.
-    pub(super) fn measured_interrupt(&self, measured: &Measured) -> Option<Time> {
-        measured
-            .interrupt
-            .filter(|_| self.receive.interrupt.is_none())
+    /// What was measured of its way in, of what the file leaves out.
+    pub(super) fn measured_way(&self, measured: &Measured) -> MeasuredWay {
+        let Measured {
+            interrupt, packet, ..
+        } = *measured;
+        MeasuredWay {
+            interrupt: interrupt.filter(|_| self.receive.interrupt.is_none()),
+            packet: packet.filter(|_| self.receive.packet.is_none()),
+        }
     }
 
     /// The terms of its ways that nobody says.
-    fn missing(&self, interrupt: Option<Time>) -> Vec<Missing> {
+    fn missing(&self, measured: MeasuredWay) -> Vec<Missing> {
         let receive = &self.receive;
-        let has_interrupt = receive.interrupt.is_some() || interrupt.is_some();
+        let has_interrupt = receive.interrupt.is_some() || measured.interrupt.is_some();
+        let has_packet = receive.packet.is_some() || measured.packet.is_some();
         let has_send = match &self.send {
             None => false,
             Some(config::Send::Time(_)) => true,
@@ -192,10 +206,7 @@ impl ServiceTable<'_> {
             }
         };
         [
-            (
-                Missing::ReceivePath,
-                has_interrupt && receive.packet.is_some(),
-            ),
+            (Missing::ReceivePath, has_interrupt && has_packet),
             (Missing::GuestWakeup, self.wake.is_some()),
             (Missing::SendPath, has_send),
         ]
@@ -211,18 +222,18 @@ impl ServiceTable<'_> {
             .unwrap_or(&self.vm)
     }
 
-    /// The service, with what was measured of its interrupt; its task is made, or gets the release jitter of the receive path and the service's deadline.
+    /// The service, with what was measured of its way in; its task is made, or gets the release jitter of the receive path and the service's deadline.
     pub(super) fn read(
         &self,
         vms: &mut Vec<Vm>,
         place: &str,
         unit: Unit,
-        interrupt: Option<Time>,
+        measured: MeasuredWay,
     ) -> Result<Service, InputError> {
         let name = self.name();
         let wrong = |message: String| self.wrong(place, &message);
         let bad = |error: crate::Error| wrong(unit.error(&error));
-        let receive = way_in(&self.receive, interrupt).map_err(bad)?;
+        let receive = way_in(&self.receive, measured).map_err(bad)?;
         let send = way_out(self.send.as_ref()).map_err(bad)?;
         let limit = self
             .limit
@@ -243,7 +254,7 @@ impl ServiceTable<'_> {
             wake: not_negative("the guest's wake-up", or_0(self.wake)).map_err(bad)?,
             send_path: Passage::default(),
             limit,
-            missing: self.missing(interrupt),
+            missing: self.missing(measured),
             impossible: None,
         };
         if service.send.queue.is_some() && limit.is_none() {
@@ -259,7 +270,14 @@ impl ServiceTable<'_> {
         } else {
             self.find_task(vms, found, place)?
         };
-        if let Needs::Tasks(needs) = &vms[service.vm].needs {
+        let vm = &vms[service.vm];
+        if let Some(slowed) = Slowed::receiving(vm) {
+            service.receive.received_by(slowed);
+        }
+        if let Some(slowed) = Slowed::sending(vm) {
+            service.send.sent_by(slowed);
+        }
+        if let Needs::Tasks(needs) = &vm.needs {
             let task = needs.tasks[service.task].task;
             service.requests = Arrivals {
                 period: task.period(),
@@ -415,6 +433,7 @@ fn new_vm(name: &str, place: &str) -> Vm {
         name: name.to_owned(),
         mask: None,
         homes: None,
+        receive: Vec::new(),
         needs: Needs::Tasks(TaskNeeds {
             tasks: Vec::new(),
             scheduler: SchedulerName::Edf,

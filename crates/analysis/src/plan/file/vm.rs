@@ -122,6 +122,7 @@ impl Settings {
             mask,
             homes,
             needs,
+            receive: Vec::new(),
         };
         if self.0.deadline.is_some() {
             let message = "a plan computes when a budget is due: leave deadline out, or write the deadline of each task (d)";
