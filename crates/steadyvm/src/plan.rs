@@ -90,7 +90,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             place(&args.file)
         ));
     }
-    calibration.as_ref().map(warn_of_refused);
+    if let Some(found) = &calibration {
+        warn_of_refused(found);
+    }
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
     let packet_ways = packet_ways(&args.file);
@@ -183,7 +185,9 @@ fn draw(args: &Args, picture: impl FnOnce() -> String) -> Result<()> {
 fn sweep(args: &Args, text: &str, axis: &str) -> Result<ExitCode> {
     let axis = plan::sweep::Axis::parse(axis)?;
     let calibration = calibration_of(args, text)?;
-    calibration.as_ref().map(warn_of_refused);
+    if let Some(found) = &calibration {
+        warn_of_refused(found);
+    }
     let measured = calibration.as_ref().map(calibration::measured);
     let points = plan::sweep::run(text, &axis, &measured.unwrap_or_default());
     let points = points.with_context(|| place(&args.file))?;
