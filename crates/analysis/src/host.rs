@@ -112,6 +112,8 @@ pub enum VcpuServer {
     /// Executes or idles its budget away from the period's start on, as a periodic task does; a polling server,
     /// which drops the rest when the guest sleeps, demands no more.
     Periodic,
+    /// Periodic, but others may have the budget that it idles away: it never gives less than that server, and demands no more.
+    CapacityReclaiming,
     /// Replenishes what was used a period after the use began.
     Sporadic,
     /// `SCHED_DEADLINE`'s: keeps budget and deadline while the guest sleeps, unless the budget would exceed its
@@ -136,6 +138,13 @@ pub struct Host {
     fair_server: Option<FairServer>,
     /// Whether no guest can make another VM late.
     isolated: bool,
+}
+
+impl VcpuServer {
+    /// Whether it is used up from its period's start on, whatever its guest does.
+    pub const fn idles(self) -> bool {
+        matches!(self, Self::Periodic | Self::CapacityReclaiming)
+    }
 }
 
 impl Host {
@@ -222,6 +231,7 @@ impl Host {
         };
         self.overheads.keeping = match self.server {
             VcpuServer::Periodic => Keeping::Idles,
+            VcpuServer::CapacityReclaiming => Keeping::Lends,
             VcpuServer::Deferrable => Keeping::Keeps,
             _ if self.replenishment() == Replenishment::InPieces => Keeping::Pieces,
             // The policy has no constant-bandwidth server that is due early: a sporadic one stands for it.

@@ -158,9 +158,18 @@ enum Needs {
         budget: Time,
         period: Time,
         vcpus: u32,
+        /// Of a soft VM: what runs in it, of which nothing is promised.
+        played: Option<Played>,
     },
     /// Not real-time.
     BestEffort { vcpus: u32 },
+}
+
+/// The tasks of a soft VM, and how its guest orders them.
+#[derive(Debug, Clone)]
+struct Played {
+    tasks: Vec<NamedTask>,
+    scheduler: SchedulerName,
 }
 
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use steadyvm_analysis::plan::{
-    cluster, file, random, run,
+    Measured, cluster, file, random, run,
     sweep::{self, Axis},
 };
 
@@ -10,11 +10,41 @@ const WEB: &str = "[host]\npcpus = 1\nscheduler = \"pedf\"\n[[vm]]\nname = \"web
                    tasks = [ { name = \"x\", c = \"2ms\", t = \"10ms\" } ]\n\
                    [[service]]\nvm = \"web\"\ntask = \"x\"\nlimit = \"8ms\"\n";
 
+/// What is measured counts in each point as in the plan of a file, and what is written wins.
+#[test]
+fn a_sweep_counts_measured_costs_as_a_plan_does() {
+    let measured = Measured {
+        context_switch: Some(20_000),
+        cache_reload: Some(50_000),
+        ..Measured::default()
+    };
+    let axis = Axis::parse("vm.web.period=2ms..6ms/2ms").unwrap();
+    for (written, differs) in [
+        ("", true),
+        (
+            "[host.overheads]\ncontext_switch = \"0\"\ncache_reload = \"0\"\n",
+            false,
+        ),
+    ] {
+        let text = WEB.replace("[[vm]]", &format!("{written}[[vm]]"));
+        let points = sweep::run(&text, &axis, &measured).unwrap();
+        let without = sweep::run(&text, &axis, &Measured::default()).unwrap();
+        for (point, without) in points.iter().zip(&without) {
+            let by_hand = text.replace("period = \"1ms\"", &format!("period = {}", point.value));
+            let by_hand = steadyvm_config::File::parse("", &by_hand).unwrap();
+            let by_hand = run(&file::of_measured(&by_hand, None, &measured).unwrap()).unwrap();
+            assert_eq!(point.plan.vms, by_hand.vms);
+            assert_eq!(point.plan.services, by_hand.services);
+            assert_eq!(point.plan.vms != without.plan.vms, differs);
+        }
+    }
+}
+
 /// Each point is the plan of the file with that value, and the curves have the values.
 #[test]
 fn a_sweep_plans_every_value() {
     let axis = Axis::parse("vm.web.period=1ms..9ms/1ms").unwrap();
-    let points = sweep::run(WEB, &axis).unwrap();
+    let points = sweep::run(WEB, &axis, &Measured::default()).unwrap();
     assert_eq!(points.len(), 9);
     for point in &points {
         let by_hand = WEB.replace(
@@ -69,7 +99,9 @@ fn sweeps_of_what_is_not_there_are_errors() {
         ("host.pcpus=0..2/1", "between 1 and"),
     ] {
         let axis = Axis::parse(axis).unwrap();
-        let error = sweep::run(WEB, &axis).unwrap_err().to_string();
+        let error = sweep::run(WEB, &axis, &Measured::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(word), "{axis:?}: {error}");
     }
 }

@@ -195,7 +195,11 @@ impl ServerName {
     pub const fn is_planned(self) -> bool {
         matches!(
             self,
-            Self::Cbs | Self::Periodic | Self::Sporadic | Self::Deferrable
+            Self::Cbs
+                | Self::Periodic
+                | Self::Sporadic
+                | Self::Deferrable
+                | Self::CapacityReclaiming
         )
     }
 }

@@ -15,6 +15,7 @@
 //! | [`cluster`] | many hosts, and VMs that come and go |
 //! | [`observe`] | what it tells while it runs |
 //! | [`outcome`] | what it found |
+//! | [`shares`] | which share of jobs is in time, over many runs |
 #![forbid(unsafe_code)]
 
 pub mod cluster;
@@ -26,6 +27,7 @@ pub mod outcome;
 pub mod perfetto;
 pub mod plan;
 pub mod server;
+pub mod shares;
 pub mod soundness;
 pub mod system;
 mod timers;

@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use steadyvm_analysis::{
     host::HostScheduler,
-    plan::{self, Report, Request, SchedulerName, VcpuReport, VmReport},
+    plan::{self, Measured, Report, Request, SchedulerName, VcpuReport, VmReport},
 };
 use steadyvm_config::{File, HostName, Mechanism, ServerName, Simulate, Written};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters, ParametersError};
@@ -65,6 +65,15 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The same; first releases, and the beginnings of periods, are drawn.
+    #[must_use]
+    pub fn with_random_offsets(mut self) -> Self {
+        self.random_offsets = true;
+        self.system.play.random_phases = true;
+        let seed = self.seed;
+        self.with_seed(seed)
+    }
+
     /// The same with another seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
@@ -90,15 +99,21 @@ impl Scenario {
 /// What is no plan, and what the simulator cannot do, with its place.
 pub fn parse(text: &str, how: &Simulate) -> Result<Scenario, PlanError> {
     let file = File::parse("", text).map_err(plan::InputError::from)?;
-    scenario(&file, how, None)
+    scenario(&file, how, None, &Measured::default())
 }
 
 /// The same of a file that was read. `here`: the CPUs of this machine, by number, for a file that does not say how many.
+/// `measured`: costs of its host, for what the file leaves out, as in its plan.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn scenario(file: &File, how: &Simulate, here: Option<&[u32]>) -> Result<Scenario, PlanError> {
-    let request = plan::file::of(file, here)?;
+pub fn scenario(
+    file: &File,
+    how: &Simulate,
+    here: Option<&[u32]>,
+    measured: &Measured,
+) -> Result<Scenario, PlanError> {
+    let request = plan::file::of_measured(file, here, measured)?;
     let report = plan::run(&request)?;
     let host = file.host.as_ref();
     let time = |name: &str, time: Option<Written>, otherwise: u64| match time {

@@ -1,10 +1,11 @@
 //! `simulate` plays what is installed: each test is a system that was played otherwise.
 
-use steadyvm_config::Simulate;
+use steadyvm_analysis::plan::{self, Measured};
+use steadyvm_config::{File, Simulate};
 use steadyvm_sched_policy::{CpuSet, Host, Kind, Order, Parameters};
 use steadyvm_sim::{
     Engine, Recorder,
-    plan::parse,
+    plan::{parse, scenario},
     simulate,
     system::{Guest, GuestOrder, KeptBy, Overheads, Play, System, Task, Vcpu},
 };
@@ -244,4 +245,36 @@ fn a_budget_that_ended_unseen_is_seen_at_the_next_quantum() {
                 [[vm]]\nname = \"vm5\"\nrt = false\nvcpus = 2\n";
     let how = "duration = \"50ms\"\nrandom_offsets = true\n";
     assert_eq!(played_as(file, how), (true, 0));
+}
+
+/// A file that leaves costs out has those of its host, in the plan and in the play; what it writes wins in both.
+#[test]
+fn what_is_measured_is_played_as_it_is_planned() {
+    let measured = Measured {
+        context_switch: Some(30_000),
+        cache_reload: Some(50_000),
+        ..Measured::default()
+    };
+    for written in ["", "[host.overheads]\ncontext_switch = \"7us\"\n"] {
+        let toml = format!(
+            "[host]\npcpus = 1\nscheduler = \"pedf\"\n{written}\n\
+             [[vm]]\nname = \"a\"\nperiod = \"2ms\"\ntasks = [{{ name = \"x\", c = \"1ms\", t = \"10ms\" }}]\n\
+             [[vm]]\nname = \"b\"\nperiod = \"5ms\"\ntasks = [{{ name = \"y\", c = \"2ms\", t = \"20ms\" }}]\n"
+        );
+        let file = File::parse("", &toml).expect("a file");
+        let request = plan::file::of_measured(&file, None, &measured).expect("a request");
+        let planned = plan::run(&request).expect("a plan");
+        let played = scenario(&file, &Simulate::default(), None, &measured).expect("a scenario");
+        assert_eq!(played.report, planned);
+        let costs = &played.system.overheads;
+        let switch_ns = if written.is_empty() { 30_000 } else { 7_000 };
+        assert_eq!(
+            (costs.context_switch_ns, costs.cache_reload_ns),
+            (switch_ns, 50_000)
+        );
+        let outcome = simulate(&played.system, 1, 1_000_000_000).expect("valid");
+        assert_eq!((planned.feasible, outcome.late()), (true, 0));
+        let without = parse(&toml, &Simulate::default()).expect("a plan");
+        assert_ne!(without.report.vms, planned.vms);
+    }
 }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use steadyvm_analysis::plan::ServiceReport;
 use steadyvm_host::engine::{Directory, Storage};
 
+use crate::checks;
+
 const FILE: &str = "bounds.json";
 const BESIDE: &str = "bounds.new";
 const SCHEMA_VERSION: u32 = 1;
@@ -124,11 +126,12 @@ pub fn keep(directory: &Path, new: &[Measured]) -> io::Result<()> {
     directory.rename(BESIDE, FILE)
 }
 
-/// Forgets them all: what is in force is another now, or nothing.
+/// Forgets them all, and what a watch has found: what is in force is another now, or nothing.
 ///
 /// # Errors
 /// The file cannot be removed.
 pub fn forget(directory: &Path) -> io::Result<()> {
+    checks::forget(directory)?;
     match std::fs::remove_file(directory.join(FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -6,7 +6,7 @@
 //! 1. `site`, `drop_ins`: the owner's file and those beside it, read and planned; `cpus`, `budgets`, `ext`: on which CPUs,
 //!    and what keeps the budgets; [`calibration`]: what the host's own work costs; `target`: what methods without a file are for
 //! 2. `apply`, `undo`, [`watch`]: puts that in force, takes it back, keeps it; [`guard`] restores it after a measurement; [`peers`] says
-//!    who else acts
+//!    who else acts; [`bounds`] and [`checks`]: what of a plan's bounds `measure` and the watch have measured
 //! 3. [`status`], [`capacity`], [`top`], [`exporter`], [`explain`]: looks, and changes nothing
 //!
 //! Nothing is printed here: an answer is a structure, and what a watch says goes to a function that it is given.
@@ -20,6 +20,7 @@ pub mod bounds;
 mod budgets;
 pub mod calibration;
 pub mod capacity;
+pub mod checks;
 mod control;
 mod cpus;
 mod drift;

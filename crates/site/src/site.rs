@@ -26,6 +26,7 @@ use crate::backoff::Backoff;
 use crate::bounds::Bound;
 use crate::budgets::{self, Budgets};
 use crate::calibration;
+use crate::checks::Planned;
 use crate::cpus::CpusHere;
 use crate::drop_ins::{self, DropIn, LeftOut};
 use crate::error::{Error, Result};
@@ -151,6 +152,12 @@ impl Site {
     pub fn bounds(&self) -> Vec<(&str, Option<Bound>)> {
         let services = self.parsed.plan.iter().flat_map(|plan| &plan.services);
         services.map(|it| (&*it.name, Bound::of(it))).collect()
+    }
+
+    /// What the services of the plan may take, by VM.
+    pub(crate) fn checked(&self) -> Vec<Planned> {
+        let plan = self.parsed.plan.as_ref();
+        plan.map_or_else(Vec::new, |plan| Planned::of(&plan.services))
     }
 
     /// The network cards of the owner's file, name and class.

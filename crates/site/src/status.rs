@@ -13,6 +13,7 @@ use steadyvm_host::{
 
 use crate::attacks::{self, Exposed};
 use crate::bounds::{self, Bound, Measured};
+use crate::checks::Checks;
 use crate::control::Control;
 use crate::drift::{Drift, Mended};
 use crate::error::{Error, Result};
@@ -46,6 +47,8 @@ pub struct Status {
     pub services: Vec<ServiceReport>,
     /// What was measured of them last since the boot.
     pub measured: Vec<Measured>,
+    /// How near a watch has seen their requests come to their bounds; null if none checks them.
+    pub checks: Option<Checks>,
     /// Attacks that VMs that run do not withstand, as what is wanted for them has it.
     pub exposed: Vec<Exposed>,
     /// Settings in force that hold.
@@ -106,6 +109,7 @@ struct Seen {
     watch: bool,
     kept_off: Option<String>,
     measured: Vec<Measured>,
+    checks: Option<Checks>,
     /// The file that the host is held against.
     file: PathBuf,
 }
@@ -132,6 +136,7 @@ pub fn look(source: &Source, is_named: bool, control: &Control) -> Result<(Statu
             .err()
             .map(|why| why.to_string()),
         measured: bounds::read(&control.directory),
+        checks: Checks::read(&control.directory),
         file: std::path::absolute(&source.file).unwrap_or_else(|_| source.file.clone()),
     };
     let mut status = Status::of_host(shown, &seen);
@@ -196,6 +201,7 @@ impl Status {
             receive_work: Vec::new(),
             services: Vec::new(),
             measured: Vec::new(),
+            checks: None,
             exposed: Vec::new(),
             holding: in_force.settings.len() - drifted.len(),
             drifted,
@@ -248,6 +254,7 @@ impl Status {
                 it.file == seen.file && services.any(is_as_then)
             };
             self.measured.retain(is_planned);
+            self.checks.clone_from(&seen.checks);
         }
         let subjects = planned.steps.iter().map(|step| step.change.subject());
         self.missing_since_unix_s = subjects

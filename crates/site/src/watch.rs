@@ -10,6 +10,7 @@ use steadyvm_host::{HostControl, HostError, Status, Undone};
 use steadyvm_sched::process::ProcessId;
 
 use crate::bounds;
+use crate::checks::Checker;
 use crate::control::Control;
 use crate::drift::{Drift, now_unix_s};
 use crate::error::Result;
@@ -50,6 +51,7 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
         kept_off: None,
         trouble: String::new(),
         told,
+        checker: Checker::new(directory),
     };
     // A file that is wrong from the start is the caller's to mend; later on the last good one counts. What this host does
     // not have yet, as a card at boot, may come.
@@ -59,7 +61,9 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
     let mut reading = Reading::default();
     let mut pace = Pace::new(Instant::now());
     loop {
-        let wait = pace.wait(Instant::now()).min(reading.wait());
+        let now = Instant::now();
+        let wait = pace.wait(now).min(reading.wait());
+        let wait = wait.min(watch.checker.wait(now));
         let happened = events
             .wait(wait, &mut concern)
             .cannot("wait for events of this host")?;
@@ -75,6 +79,7 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
             concern.follow(&watch.site.parsed.profile);
             pace.note(Event::VmCreated, Instant::now());
         }
+        watch.check();
         for event in happened {
             pace.note(event, Instant::now());
         }
@@ -116,6 +121,8 @@ struct Watch<'w> {
     /// What kept it from bringing the host up to date the last time, which is said once.
     trouble: String,
     told: &'w dyn Told,
+    /// Of the bounds of its services.
+    checker: Checker,
 }
 
 impl Watch<'_> {
@@ -136,6 +143,21 @@ impl Watch<'_> {
     fn look(&mut self) {
         self.bring_up_to_date();
         self.note();
+    }
+
+    /// Follows the requests of the services that have a bound, on the threads that there are now.
+    fn follow(&mut self) {
+        let (planned, profile) = (self.site.checked(), &self.site.parsed.profile);
+        if let Some(why) = self.checker.follow(planned, profile, self.host.machine()) {
+            self.told.say(&why);
+        }
+    }
+
+    /// Says which bounds are broken.
+    fn check(&mut self) {
+        for sentence in self.checker.look(Instant::now()) {
+            self.told.say(&sentence);
+        }
     }
 
     /// Reads the owner's file again. Whether it is another one.
@@ -217,6 +239,7 @@ impl Watch<'_> {
                 }
             }
         }
+        self.follow();
     }
 
     /// Whether nobody keeps the watch off.

@@ -13,9 +13,11 @@
 pub mod bootstrap;
 mod histogram;
 mod mean;
+mod share;
 pub mod steps;
 mod summary;
 
 pub use histogram::{HistogramError, SIGNIFICANT_DIGITS, hgrm, histogram};
 pub use mean::MeanInterval;
+pub use share::Share;
 pub use summary::{PerMille, Summary, mean, nearest_rank, rank};

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
+use steadyvm_calibration::store::{Found, State};
 use steadyvm_host::DEFAULT_STATE_DIRECTORY;
-use steadyvm_site::{Control, DEFAULT_FILE, Source};
+use steadyvm_site::{Control, DEFAULT_FILE, Source, calibration};
 
 use steadyvm_cli::output;
 
@@ -31,6 +32,51 @@ impl ControlArgs {
             directory: self.state_dir.clone(),
             patience: Duration::from_secs(self.wait),
         }
+    }
+}
+
+/// Whose measured costs count, of what plays or plans a file.
+#[derive(Debug, clap::Args)]
+pub struct CostArgs {
+    /// Take the costs of the host from this file of "steadyvm calibrate", whatever kernel and CPU it is of: for a plan of another
+    /// host. If left out, those of this host count
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+}
+
+impl CostArgs {
+    /// Whether it was named.
+    pub const fn is_named(&self) -> bool {
+        self.calibration.is_some()
+    }
+
+    /// The calibration that counts.
+    ///
+    /// # Errors
+    /// A file that is named and is not there, or cannot be read.
+    pub fn found(&self) -> Result<Found> {
+        let Some(file) = &self.calibration else {
+            return Ok(calibration::of_this_host());
+        };
+        let found = calibration::of_another_host(file);
+        if found.state == State::Missing {
+            bail!(
+                "there is no {}; write it with `steadyvm calibrate --out {0}` on the host that the plan is for",
+                file.display()
+            );
+        }
+        // Of another time it is said, and the plan is made; what cannot be read is wrong input.
+        if let (State::Unusable(_), Some(refused)) = (&found.state, found.refused()) {
+            bail!("{refused}");
+        }
+        Ok(found)
+    }
+}
+
+/// Says why a calibration does not count.
+pub fn warn_of_refused(found: &Found) {
+    if let Some(refused) = found.refused() {
+        output::say(&format!("steadyvm: warning: {refused}"));
     }
 }
 

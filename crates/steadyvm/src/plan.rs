@@ -16,6 +16,8 @@ use steadyvm_calibration::store::{Found, State, Word};
 use steadyvm_host::{HostControl, PacketWay, Way, printable};
 use steadyvm_site::{Site, Source, calibration, request};
 
+use crate::arguments::{CostArgs, warn_of_refused};
+
 use steadyvm_cli::output::{self, print};
 
 /// The longest input read, bytes.
@@ -50,10 +52,8 @@ pub struct Args {
     /// Plan random task sets: FILE says which, and their host (steadyvm.toml(5), "Random task sets")
     #[arg(long, conflicts_with_all = ["sweep", "explain"])]
     random: bool,
-    /// Take the costs of the host from this file of "steadyvm calibrate", whatever kernel and CPU it is of: for a plan of another
-    /// host. If left out, those of this host count
-    #[arg(long, value_name = "FILE", conflicts_with = "many")]
-    calibration: Option<PathBuf>,
+    #[command(flatten)]
+    costs: CostArgs,
     /// Print a sweep, or what --random found, as comma-separated values
     #[arg(long, requires = "many", conflicts_with = "json")]
     csv: bool,
@@ -66,13 +66,16 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let text = text_at(&args.file)?;
     if args.random {
+        if args.costs.is_named() {
+            bail!("random task sets have the costs of their file; leave out --calibration");
+        }
         return curves(args, &text);
     }
     if let Some(axis) = &args.sweep {
         return sweep(args, &text, axis);
     }
     if plan::cluster::is_cluster(&text) {
-        if args.calibration.is_some() {
+        if args.costs.is_named() {
             bail!("a cluster has no calibration of its hosts; leave out --calibration");
         }
         return cluster(args, &text);
@@ -87,8 +90,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             place(&args.file)
         ));
     }
-    if let Some(refused) = calibration.as_ref().and_then(Found::refused) {
-        output::say(&format!("steadyvm: warning: {refused}"));
+    if let Some(found) = &calibration {
+        warn_of_refused(found);
     }
     let report = plan::run(&request).with_context(|| place(&args.file))?;
     draw(args, || plan::svg::render(&report))?;
@@ -145,25 +148,13 @@ impl<'a> Calibrated<'a> {
 
 /// The calibration that a plan takes costs from; none for a request in JSON, which says all that counts.
 fn calibration_of(args: &Args, text: &str) -> Result<Option<Found>> {
-    let Some(file) = &args.calibration else {
-        let is_file = !request::is_json(&args.file, text);
-        return Ok(is_file.then(calibration::of_this_host));
-    };
-    if request::is_json(&args.file, text) {
+    if !request::is_json(&args.file, text) {
+        return args.costs.found().map(Some);
+    }
+    if args.costs.is_named() {
         bail!("--calibration is for plan files: a request in JSON has its costs in host.overheads");
     }
-    let found = calibration::of_another_host(file);
-    if found.state == State::Missing {
-        bail!(
-            "there is no {}; write it with `steadyvm calibrate --out {0}` on the host that the plan is for",
-            file.display()
-        );
-    }
-    // Of another time it is said, and the plan is made; what cannot be read is wrong input.
-    if let (State::Unusable(_), Some(refused)) = (&found.state, found.refused()) {
-        bail!("{refused}");
-    }
-    Ok(Some(found))
+    Ok(None)
 }
 
 /// The ways of the packets of VMs that run here. A plan may be of another host, or nobody's: then there are none.
@@ -193,7 +184,13 @@ fn draw(args: &Args, picture: impl FnOnce() -> String) -> Result<()> {
 /// Exit code 0 if any of the plans holds.
 fn sweep(args: &Args, text: &str, axis: &str) -> Result<ExitCode> {
     let axis = plan::sweep::Axis::parse(axis)?;
-    let points = plan::sweep::run(text, &axis).with_context(|| place(&args.file))?;
+    let calibration = calibration_of(args, text)?;
+    if let Some(found) = &calibration {
+        warn_of_refused(found);
+    }
+    let measured = calibration.as_ref().map(calibration::measured);
+    let points = plan::sweep::run(text, &axis, &measured.unwrap_or_default());
+    let points = points.with_context(|| place(&args.file))?;
     draw(args, || plan::sweep::svg(&axis, &points))?;
     print(&match (args.json, args.csv) {
         (true, _) => json(&points)?,

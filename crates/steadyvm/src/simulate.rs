@@ -1,6 +1,6 @@
 //! `steadyvm simulate`: a plan, played: which jobs are late, what every VCPU got.
 //!
-//! Exit codes: 0 no job was late, 1 some were, 2 bad input.
+//! Exit codes: 0 no job was late but those of soft VMs, 1 some were, 2 bad input.
 
 mod cluster;
 
@@ -18,14 +18,20 @@ use steadyvm_host::Machine;
 use steadyvm_sim::{
     Engine, Nobody, Outcome, Recorder, gantt, perfetto,
     plan::{self, Scenario},
+    shares::{self, TaskShare},
 };
 
 use steadyvm_cli::output::print;
 
-use steadyvm_site::CpusHere;
+use steadyvm_site::{CpusHere, calibration};
+
+use crate::arguments::{CostArgs, warn_of_refused};
 
 /// The longest stretch that a chart shows, ns.
 const CHART_NS: u64 = 200_000_000;
+
+/// Runs that the share of a soft VM's jobs is of.
+const RUNS_OF_SOFT_VMS: u32 = 20;
 
 /// The longest recording, ns: a trace of more is of no use to anybody.
 const MAX_RECORDING_NS: u64 = 60_000_000_000;
@@ -50,12 +56,14 @@ const WITH_HELP: &str = r#"simulate.toml (--with) says how the plan is played; e
   adversary = true                # VMs without tasks wake at bad moments
   late = "drop"                   # a late job ends at its deadline
 
-Default of scheduler, server, quantum and costs: those of the plan's [host].
+Default of scheduler, server, quantum and costs: those of the plan, which
+are the file's or the measured ones.
 "#;
 
 /// Play a plan on the scheduling policy that the BPF scheduler runs
 ///
-/// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host.
+/// Reads the plan file of `steadyvm plan`, takes its VMs, tasks and budgets, and simulates the host. Costs that the file leaves out
+/// are those that "steadyvm calibrate" measured, as in the plan.
 #[derive(clap::Args)]
 #[command(after_long_help = WITH_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -67,6 +75,8 @@ pub struct Args {
     /// How it is played: simulate.toml, see below
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
+    #[command(flatten)]
+    costs: CostArgs,
     /// Print the outcome as JSON; all times are nanoseconds
     #[arg(long)]
     json: bool,
@@ -79,6 +89,10 @@ pub struct Args {
     /// The seed of random numbers, instead of that of --with
     #[arg(long)]
     seed: Option<u64>,
+    /// Say which share of each task's jobs is in time, over so many runs with other seeds and first releases; 20 if a VM of the plan
+    /// is soft
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000), conflicts_with_all = ["gantt", "trace"])]
+    runs: Option<u32>,
     /// Simulated time, such as "10s", instead of that of --with
     #[arg(long, value_name = "T")]
     duration: Option<String>,
@@ -108,7 +122,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let parsed = parsed.with_context(|| format!("{place}"))?;
     // A file that does not say its CPUs is for those of this host.
     let here = CpusHere::of(&Machine::real()).map(|here| here.numbers());
-    let scenario = plan::scenario(&parsed, &how, here.as_deref().ok());
+    let calibration = args.costs.found()?;
+    warn_of_refused(&calibration);
+    let measured = calibration::measured(&calibration);
+    let scenario = plan::scenario(&parsed, &how, here.as_deref().ok(), &measured);
     let mut scenario = scenario.with_context(|| format!("{place}"))?;
     if let Some(seed) = args.seed {
         scenario = scenario.with_seed(seed);
@@ -119,13 +136,58 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .ok_or_else(|| anyhow!("--duration is \"{duration}\"; give a time such as \"10s\""))?;
     }
     let outcome = simulate(args, &scenario)?;
+    let is_soft = scenario.report.vms.iter().any(|vm| vm.soft);
+    let runs = args.runs.or(is_soft.then_some(RUNS_OF_SOFT_VMS));
+    let shares = runs.map_or(Ok(Vec::new()), |runs| shares::shares(&scenario, runs))?;
     let text = if args.json {
-        json(&scenario, &outcome)?
+        json(&scenario, &outcome, &shares)?
     } else {
-        table(&scenario, &outcome)
+        table(&scenario, &outcome) + &statement(&scenario, &shares)
     };
     print(&text)?;
-    Ok(ExitCode::from(u8::from(outcome.late() > 0)))
+    Ok(ExitCode::from(u8::from(late_hard(&scenario, &outcome) > 0)))
+}
+
+/// Late jobs of VMs that are not soft.
+fn late_hard(scenario: &Scenario, outcome: &Outcome) -> u64 {
+    let guests = scenario.system.guests.iter();
+    let owners = guests.flat_map(|guest| guest.tasks.iter().map(|_| guest.name.as_str()));
+    let soft = |name: &str| (scenario.report.vms.iter()).any(|vm| vm.name == name && vm.soft);
+    let hard = owners.zip(&outcome.tasks).filter(|(vm, _)| !soft(vm));
+    hard.map(|(_, task)| task.late()).sum()
+}
+
+/// Which share of jobs was in time.
+fn statement(scenario: &Scenario, shares: &[TaskShare]) -> String {
+    let Some(runs) = shares.iter().find_map(|it| it.in_time.map(|it| it.runs)) else {
+        return String::new();
+    };
+    let mut text = format!(
+        "\nJobs in time over {runs} runs of {} s (seeds from {}, first releases drawn), 95 % intervals:\n",
+        scenario.duration_ns as f64 / 1e9,
+        scenario.seed
+    );
+    for it in shares {
+        let Some(found) = it.in_time else { continue };
+        let (low, high) = found.interval.unwrap_or((0.0, 1.0));
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "  {} {}: {:.3} % [{:.3}, {:.3}], n = {} jobs{}",
+            it.vm,
+            it.task,
+            100.0 * found.share,
+            100.0 * low,
+            100.0 * high,
+            found.jobs,
+            if it.soft {
+                "; soft: a simulation's statement, no promise"
+            } else {
+                ""
+            }
+        );
+    }
+    text
 }
 
 fn read(file: &Path) -> Result<String> {
@@ -165,7 +227,7 @@ fn simulate(args: &Args, scenario: &Scenario) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn json(scenario: &Scenario, outcome: &Outcome) -> Result<String> {
+fn json(scenario: &Scenario, outcome: &Outcome, shares: &[TaskShare]) -> Result<String> {
     let (mut tasks, mut vcpus) = (outcome.tasks.iter(), outcome.vcpus.iter());
     let vms: Vec<serde_json::Value> = scenario
         .system
@@ -196,6 +258,7 @@ fn json(scenario: &Scenario, outcome: &Outcome) -> Result<String> {
         "late_jobs": outcome.late(),
         "jobs": outcome.due(),
         "vms": vms,
+        "shares": shares,
     });
     Ok(serde_json::to_string_pretty(&value).context("cannot write the outcome as JSON")? + "\n")
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use steadyvm_analysis::plan::ReceiveReport;
 use steadyvm_host::{CardPackets, ReceiveWork, Received, State, Way, printable};
+use steadyvm_site::checks::Checks;
 use steadyvm_site::status::{self, Running, Status};
 use steadyvm_site::{ago, now_unix_s};
 
@@ -181,6 +182,26 @@ fn write_services(status: &Status, text: &mut String) -> std::fmt::Result {
             "service {}, measured {when}: {found}",
             measured.bound.service
         )?;
+    }
+    status
+        .checks
+        .as_ref()
+        .map_or(Ok(()), |checks| write_checks(checks, text))
+}
+
+/// How near requests came to the bounds, as a watch has seen it.
+fn write_checks(checks: &Checks, text: &mut String) -> std::fmt::Result {
+    let now_unix_s = now_unix_s();
+    if let Some(why) = &checks.why_not {
+        writeln!(text, "bounds are not checked: {why}")?;
+    }
+    let when = ago(checks.unix_s, now_unix_s);
+    for checked in &checks.vms {
+        writeln!(text, "{}, {when}", printable(&checked.sentence()))?;
+    }
+    if let Some(last) = checks.broken.last() {
+        let when = ago(last.unix_s, now_unix_s);
+        writeln!(text, "{when}: {}", printable(&last.sentence()))?;
     }
     Ok(())
 }

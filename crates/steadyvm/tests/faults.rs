@@ -102,6 +102,55 @@ fn a_vm_that_the_kernel_refuses_stops_no_other_in_any_order() {
     }
 }
 
+/// The watch follows the requests of a service with a bound, and reads what its guest says of its deadlines.
+#[test]
+fn a_watch_tells_of_a_bound_that_is_broken_and_status_how_near_it_is() {
+    let site = Site::new();
+    let vm = name("bound");
+    let reports = Path::new("/run/steadyvm/reports");
+    fs::create_dir_all(reports).unwrap();
+    let report = reports.join(&vm);
+    fs::write(&report, "{\"jobs\":10,\"misses\":1}\n").unwrap();
+    site.write(&format!(
+        "[host]\nenforce = \"none\"\n[class.r]\nvcpu = {RANK}\n[[vm]]\nname = \"{vm}\"\nclass = \"r\"\nperiod = \"5ms\"\n\
+         tasks = [{{ name = \"answer\", c = \"1ms\", t = \"40ms\" }}]\n[[service]]\nname = \"http\"\nvm = \"{vm}\"\n\
+         task = \"answer\"\nlimit = \"39ms\"\n"
+    ));
+    let _vm = Process::start(&vm);
+    let (mut watch, lines) = site.watch();
+    let broken = format!(
+        "the bound of http in VM {vm} is broken: the guest reports 1 missed deadlines of 10 jobs"
+    );
+    await_line(&lines, &mut Vec::new(), |line| line.contains(&broken));
+    let status = site.run(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let checks = &status["checks"];
+    assert_eq!(checks["why_not"], serde_json::Value::Null, "{status}");
+    let checked = &checks["vms"][0];
+    assert_eq!(
+        (&checked["vm"], &checked["services"][0]),
+        (&vm.as_str().into(), &"http".into())
+    );
+    let terms = checked["terms"].as_array().unwrap();
+    let bound_ns = status["services"][0]["bound"].as_u64().unwrap();
+    assert_eq!(
+        (terms.len(), terms[4]["planned_ns"].as_u64()),
+        (5, Some(bound_ns))
+    );
+    assert_eq!(
+        (&checked["guest"]["misses"], &checks["broken"][0]["over"]),
+        (&1.into(), &1.into())
+    );
+    let shown = text(&site.run(&["status"]).stdout);
+    assert!(
+        shown.contains(&broken) && shown.contains("no request was followed yet"),
+        "{shown}"
+    );
+    kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(watch.wait().unwrap().success());
+    fs::remove_file(report).unwrap();
+}
+
 #[test]
 fn a_watch_serves_a_vm_whatever_else_of_the_host_is_wrong_and_says_each_fault_once() {
     let site = Site::new();

@@ -96,6 +96,117 @@ fn what_cannot_be_simulated_is_exit_code_2_and_says_why() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+const SOFT: &str = "[host]\npcpus = 1\nserver = \"capacity-reclaiming\"\nenforce = \"ext\"\n\n\
+                    [[vm]]\nname = \"hard\"\nperiod = \"5ms\"\ntasks = [{ name = \"t\", c = \"2ms\", t = \"20ms\" }]\n\n\
+                    [[vm]]\nname = \"soft\"\nsoft = true\nbudget = \"1ms\"\nperiod = \"10ms\"\n\
+                    tasks = [{ name = \"s\", c = \"12ms\", t = \"20ms\" }]\n";
+
+#[test]
+fn a_soft_vms_share_is_stated_and_its_late_jobs_are_no_failure() {
+    let (output, _directory) = simulate(SOFT, &["--duration", "2s", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), Some(0), "{found}");
+    assert_eq!(found["feasible"], true);
+    let soft = &found["shares"][1];
+    assert_eq!((&soft["vm"], &soft["soft"]), (&"soft".into(), &true.into()));
+    let of = &soft["in_time"];
+    assert_eq!(of["runs"], 20);
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let (low, high) = (number(&of["interval"][0]), number(&of["interval"][1]));
+    assert!(low <= number(&of["share"]) && number(&of["share"]) <= high);
+    assert_eq!(found["shares"][0]["in_time"]["share"], 1.0);
+
+    let (output, _directory) = simulate(SOFT, &["--duration", "1s", "--runs", "3"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.contains("over 3 runs of 1 s") && text.contains("no promise"),
+        "{text}"
+    );
+    // Others' files have no statement unless it is asked for.
+    let (output, _directory) = simulate(ONE, &["--duration", "1s"]);
+    assert!(
+        !String::from_utf8(output.stdout)
+            .expect("text")
+            .contains("runs of")
+    );
+
+    for (from, to, said) in [
+        (
+            "capacity-reclaiming",
+            "periodic",
+            "write server = \\\"capacity-reclaiming\\\"",
+        ),
+        ("budget = \"1ms\"\n", "", "needs a budget"),
+        (
+            "soft = true\n",
+            "soft = true\nrt = false\n",
+            "leave out one of the two",
+        ),
+    ] {
+        let (output, _directory) = simulate(&SOFT.replace(from, to), &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&said.replace('\\', "")), "{error}");
+    }
+}
+
+#[test]
+fn measured_costs_count_as_in_the_plan() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("calibration.toml");
+    let cost = |ns| {
+        Some(steadyvm_calibration::Cost {
+            samples: 100,
+            median_ns: ns,
+            p99_ns: ns,
+            max_ns: ns,
+        })
+    };
+    let calibration = steadyvm_calibration::Calibration {
+        unix_s: steadyvm_site::now_unix_s(),
+        kernel: "6.12".into(),
+        cpu: "A CPU".into(),
+        seconds: 10,
+        vms: 0,
+        context_switch: cost(700_000),
+        cache_reload: cost(1),
+        working_set_kib: Some(1024),
+        migration: None,
+        wake_up: cost(3),
+        timer: cost(4),
+        interruption: cost(5),
+    };
+    steadyvm_calibration::store::write(&file, &calibration).expect("written");
+    let named = file.to_str().expect("a name");
+    let plan = ONE.replace("2ms", "3ms").replace("5ms", "1ms");
+    for (arguments, feasible) in [
+        (vec!["--json"], true),
+        (vec!["--json", "--calibration", named], false),
+    ] {
+        let (output, directory) = simulate(&plan, &arguments);
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(found["feasible"], feasible, "{found}");
+        let planned = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+            .current_dir(&directory)
+            .args(["plan", "steadyvm.toml"])
+            .args(&arguments)
+            .output()
+            .expect("it runs");
+        let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+        assert_eq!(planned["feasible"], feasible);
+        let swept = Command::new(env!("CARGO_BIN_EXE_steadyvm"))
+            .current_dir(&directory)
+            .args(["plan", "steadyvm.toml", "--sweep=vm.a.period=1ms..1ms/1ms"])
+            .args(&arguments)
+            .output()
+            .expect("it runs");
+        let swept: serde_json::Value = serde_json::from_slice(&swept.stdout).expect("JSON");
+        assert_eq!(swept[0]["plan"]["feasible"], feasible);
+    }
+    let (output, _directory) = simulate(ONE, &["--calibration", "/nowhere.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 /// `simulate cluster` on this file.
 fn cluster(file: &str, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().expect("a directory");

@@ -23,4 +23,12 @@ struct task_struct {
 	int pid;
 } __attribute__((preserve_access_index));
 
+struct net_device {
+	int ifindex;
+} __attribute__((preserve_access_index));
+
+struct napi_struct {
+	struct net_device *dev;
+} __attribute__((preserve_access_index));
+
 #endif

@@ -9,11 +9,9 @@
  * Figures of an interval are in cells of their own. The reader advances `epoch`, and waits until no program is busy that may have
  * read the epoch before. From then on the cells of that epoch are the reader's.
  */
+#include "filter.h"
 #include "kernel.h"
 #include "steps.h"
-
-/* Threads with equal low bits share a bit. */
-#define FILTER_BITS 65536U
 
 /* A traced thread. */
 struct thread {
@@ -47,18 +45,6 @@ struct {
 	__type(value, struct cell);
 } cells SEC(".maps");
 
-struct filter {
-	u64 words[FILTER_BITS / 64];
-};
-
-/* Most switches are to threads that are not traced: a bit says so at less cost than a look into `threads`. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct filter);
-} filter SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -68,10 +54,7 @@ struct {
 
 static __always_inline struct thread *traced(u32 tid)
 {
-	u32 zero = 0;
-	struct filter *f = bpf_map_lookup_elem(&filter, &zero);
-
-	if (!f || !(f->words[tid % FILTER_BITS / 64] >> (tid % 64) & 1))
+	if (!may_be_traced(tid))
 		return NULL;
 	return bpf_map_lookup_elem(&threads, &tid);
 }

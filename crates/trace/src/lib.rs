@@ -2,7 +2,7 @@
 //!
 //! [`Recorder`] records tracepoints through `perf_event_open`: the events end with the descriptors
 //! that hold them, so nothing is left on the host however this process ends, and no file of
-//! tracefs is written. So do the BPF programs of [`wake_ups`] and [`softirqs`]. All else is pure: [`format`](crate::format) and [`record`](crate::record)
+//! tracefs is written. So do the BPF programs of [`wake_ups`], [`softirqs`] and [`requests`]. All else is pure: [`format`](crate::format) and [`record`](crate::record)
 //! read what the kernel wrote, [`event`](crate::event) gives it a meaning, and
 //! [`receive_path`] says where the time went.
 
@@ -14,6 +14,7 @@ mod perf;
 pub mod receive_path;
 pub mod record;
 mod recorder;
+pub mod requests;
 pub mod socket;
 pub mod softirqs;
 mod tracefs;

@@ -320,7 +320,7 @@ fn global_test(
                 .iter()
                 .position(|candidate| candidate.index == violation.index)
                 .unwrap_or_default();
-            if server == VcpuServer::Periodic
+            if server.idles()
                 && !masked
                 && !overloads(candidates, cpus)
                 && (rta::test(candidates, suspect, dispatch, cpus, work)

@@ -138,6 +138,8 @@ impl Overheads {
 pub enum Keeping {
     /// Idles its budget away: its guest's wake-ups find it on its CPU.
     Idles,
+    /// The same, but another may run there meanwhile: each wake-up of its guest is a start.
+    Lends,
     /// Keeps its budget to the end of a period that begins whatever its guest does.
     #[default]
     Keeps,

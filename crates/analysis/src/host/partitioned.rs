@@ -50,7 +50,7 @@ fn earliest_deadline(
         VcpuServer::Sporadic | VcpuServer::ConstantBandwidth => {
             return reservation::test(vcpus, fair_server, isolated, work);
         }
-        VcpuServer::Periodic => 0,
+        VcpuServer::Periodic | VcpuServer::CapacityReclaiming => 0,
         VcpuServer::Deferrable => vcpus.iter().map(Task::window).min().unwrap_or(0),
     };
     if let Err(exhausted) = work.spend(vcpus.len(), 0) {
@@ -59,7 +59,7 @@ fn earliest_deadline(
     let one = Fraction::new(1, 1);
     let load = compare_sum(vcpus.iter().map(Task::utilization), one);
     let implicit = |vcpu: &Task| vcpu.jitter() == 0 && vcpu.deadline() == vcpu.period();
-    if server == VcpuServer::Periodic && vcpus.iter().all(implicit) {
+    if server.idles() && vcpus.iter().all(implicit) {
         match load {
             Some(Ordering::Less | Ordering::Equal) => return Verdict::Schedulable,
             None => return Verdict::Undecided(Stop::precision()),

@@ -16,7 +16,8 @@
 //! Under fixed priorities VCPU u takes the CPU of a v that comes after it up to (wake-ups of u in S) + p_u ceil(S / Pi_u)
 //! times, p_u its pieces. Under EDF a budget that comes back takes it only if it is due before v's: the second term has
 //! S - D_u in the place of S; and a wake-up counts whatever D_u, as its budget may be due soon. Servers that idle their
-//! budgets away hold their CPU while their guests sleep, and reservations begin a budget as they wake: no wake-ups. But
+//! budgets away hold their CPU while their guests sleep (one that lends it takes it back from whoever runs on its budget, and starts
+//! by itself at each wake-up), and reservations begin a budget as they wake: no wake-ups. But
 //! `SCHED_DEADLINE` counts runtime in 1.024 us there: a reservation with D = T that wakes just at its deadline, with less than that
 //! left, uses it up with the old deadline (`dl_entity_overflow`), and takes the CPU of any: its wake-ups count alone. With a
 //! quantum q both are seen up to q late: S + q. Where the file says how
@@ -119,7 +120,7 @@ impl Overheads {
         let in_pieces = match self.keeping {
             Keeping::Pieces => true,
             Keeping::BeginsOrPieces => early,
-            Keeping::Idles | Keeping::Keeps | Keeping::Begins => false,
+            Keeping::Idles | Keeping::Lends | Keeping::Keeps | Keeping::Begins => false,
         };
         let is_one = wakes.is_one_piece(period) && self.wakeups <= 1;
         if in_pieces && !is_one { PIECES } else { 1 }
@@ -208,7 +209,7 @@ impl Starts {
             (0, Wakes::Unknown) => 1,
             (told, _) => told,
         };
-        if self.overheads.keeping == Keeping::Idles {
+        if matches!(self.overheads.keeping, Keeping::Idles | Keeping::Lends) {
             return budgets;
         }
         if matches!(other.wakes, Wakes::Request(_)) && other.pieces == 1 && told <= 1 {

@@ -349,6 +349,13 @@ fn preconditions(request: &Request, vms: &[VmReport]) -> Vec<String> {
         && overheads.keeping != Keeping::Idles
         && overheads.inflate(1, 2, 1) > 1;
     for report in vms {
+        if report.soft {
+            notes.push(format!(
+                "VM \"{}\" is soft: its budget is a floor, and none of its tasks has a promise; `steadyvm simulate` says which \
+                 share of its jobs is in time",
+                report.name
+            ));
+        }
         let aligned = |interface: &super::InterfaceReport| interface.deadline.is_some();
         if report.interface.as_ref().is_some_and(aligned) {
             notes.push(format!(
@@ -365,6 +372,7 @@ fn preconditions(request: &Request, vms: &[VmReport]) -> Vec<String> {
         }
         notes.extend(margin(request, report));
         if counted
+            && !report.soft
             && report
                 .interface
                 .as_ref()

@@ -326,6 +326,21 @@ impl Vm {
 
     /// What must hold once the services have given their tasks.
     fn check(&self, host: &Host) -> Result<(), InputError> {
+        let is_soft = matches!(
+            self.needs,
+            Needs::Given {
+                played: Some(_),
+                ..
+            }
+        );
+        if is_soft && host.server() != VcpuServer::CapacityReclaiming {
+            let message = format!(
+                "VM \"{}\" is soft, and no other VM lends what it leaves of its budget: write server = \"capacity-reclaiming\" \
+                 into [host], which enforce = \"ext\" keeps",
+                self.name
+            );
+            return Err(InputError::new(&self.place, message));
+        }
         let restarts = matches!(
             host.server(),
             VcpuServer::Sporadic | VcpuServer::ConstantBandwidth

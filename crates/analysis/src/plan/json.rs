@@ -16,6 +16,11 @@ use super::{
 /// # Errors
 /// What is not as described above, with its line and column and the field's path.
 pub fn parse(text: &str) -> Result<Request, InputError> {
+    parse_measured(text, &Measured::default())
+}
+
+/// The same; costs that it leaves out are those that were measured on its host.
+pub(super) fn parse_measured(text: &str, measured: &Measured) -> Result<Request, InputError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read: steadyvm_config::Request = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| {
@@ -31,13 +36,7 @@ pub fn parse(text: &str) -> Result<Request, InputError> {
         Some(_) => Unit::Nanosecond,
         None => Unit::Callers,
     };
-    request(
-        &read.into_file(),
-        &Places::Paths,
-        unit,
-        None,
-        &Measured::default(),
-    )
+    request(&read.into_file(), &Places::Paths, unit, None, measured)
 }
 
 fn at(error: &serde_json::Error, path: &str) -> InputError {

@@ -75,7 +75,8 @@ pub const fn server(name: ServerName) -> Option<VcpuServer> {
         ServerName::Periodic => Some(VcpuServer::Periodic),
         ServerName::Sporadic => Some(VcpuServer::Sporadic),
         ServerName::Deferrable => Some(VcpuServer::Deferrable),
-        ServerName::Polling | ServerName::WorkConserving | ServerName::CapacityReclaiming => None,
+        ServerName::CapacityReclaiming => Some(VcpuServer::CapacityReclaiming),
+        ServerName::Polling | ServerName::WorkConserving => None,
     }
 }
 
@@ -86,6 +87,7 @@ impl From<VcpuServer> for ServerName {
             VcpuServer::Periodic => Self::Periodic,
             VcpuServer::Sporadic => Self::Sporadic,
             VcpuServer::Deferrable => Self::Deferrable,
+            VcpuServer::CapacityReclaiming => Self::CapacityReclaiming,
         }
     }
 }

@@ -64,6 +64,7 @@ pub(super) fn interface_of(
             budget,
             period,
             vcpus,
+            ..
         } => {
             return spread(*budget, *period, *vcpus, host.replenishment()).map(Outcome::Interface);
         }

@@ -52,6 +52,9 @@ pub struct VmReport {
     pub name: String,
     /// Whether it is real-time.
     pub rt: bool,
+    /// Its budget is a floor, and nothing is promised to its tasks; left out where it is not so.
+    #[serde(skip_serializing_if = "is_false")]
+    pub soft: bool,
     /// Whether its VCPUs may use some of the CPUs only.
     #[serde(skip)]
     pub is_masked: bool,
@@ -70,6 +73,11 @@ pub struct VmReport {
     /// What receives for it with a budget of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receive: Vec<ReceiveReport>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde gives it so
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// An interface.

@@ -253,6 +253,16 @@ fn priorities(host: &Host, vcpus: &[Vcpu]) -> Vec<u32> {
     priorities
 }
 
+fn is_soft(vm: &Vm) -> bool {
+    matches!(
+        vm.needs,
+        Needs::Given {
+            played: Some(_),
+            ..
+        }
+    )
+}
+
 fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
     let tasks = match &vm.needs {
         Needs::Tasks(needs) => needs.tasks.as_slice(),
@@ -275,6 +285,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
         return VmReport {
             name,
             rt,
+            soft: is_soft(vm),
             is_masked: vm.mask.is_some(),
             interface: None,
             ranks: Vec::new(),
@@ -311,6 +322,7 @@ fn vm_report(vm: &Vm, outcome: &Outcome, host: &Host, unit: Unit) -> VmReport {
     VmReport {
         name: vm.name.clone(),
         rt,
+        soft: is_soft(vm),
         is_masked: vm.mask.is_some(),
         interface: Some(InterfaceReport {
             period: interface.period,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use steadyvm_config::{Written, show};
 
 use super::{
-    InputError, Report, Unit, svg,
+    InputError, Measured, Report, Unit, svg,
     value::{self, Object},
 };
 use crate::time::Time;
@@ -90,18 +90,18 @@ impl Axis {
     }
 }
 
-/// The plan of `text` with each value of the axis.
+/// The plan of `text` with each value of the axis. Costs that it leaves out are those that were measured on its host.
 ///
 /// # Errors
 /// A text that is no plan with one of the values, a field that does not exist.
-pub fn run(text: &str, axis: &Axis) -> Result<Vec<Point>, InputError> {
+pub fn run(text: &str, axis: &Axis, measured: &Measured) -> Result<Vec<Point>, InputError> {
     let object = value::of(text)?;
     (axis.values.iter())
         .map(|&value| {
             let mut changed = object.clone();
             set(&mut changed, &axis.field, value)?;
             let shown = axis.shown(value);
-            let plan = value::plan(changed).map_err(|error| {
+            let plan = value::plan_measured(changed, measured).map_err(|error| {
                 InputError::new(
                     format!("{} = {shown}, {}", axis.field, error.place),
                     error.message,

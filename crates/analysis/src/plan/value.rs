@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{InputError, Report, json, run};
+use super::{InputError, Measured, Report, json, run};
 
 pub(super) type Object = Map<String, Value>;
 
@@ -24,7 +24,15 @@ pub(super) fn list<'a>(object: &'a mut Object, names: [&str; 2]) -> Option<&'a m
 }
 
 /// The plan of a request. Whole numbers are nanoseconds, as in a file.
-pub(super) fn plan(mut object: Object) -> Result<Report, InputError> {
+pub(super) fn plan(object: Object) -> Result<Report, InputError> {
+    plan_measured(object, &Measured::default())
+}
+
+/// The same; costs that it leaves out are those that were measured on its host.
+pub(super) fn plan_measured(mut object: Object, measured: &Measured) -> Result<Report, InputError> {
     object.insert("unit".to_owned(), "ns".into());
-    run(&json::parse(&Value::Object(object).to_string())?)
+    run(&json::parse_measured(
+        &Value::Object(object).to_string(),
+        measured,
+    )?)
 }

@@ -14,10 +14,14 @@ impl Request {
         self.host_name.word()
     }
 
-    /// The tasks of the VM with this number, with their names; none for a VM of a given budget or best effort.
+    /// The tasks of the VM with this number, with their names; none for a VM of a given budget that is not soft, and for best effort.
     pub fn tasks(&self, vm: usize) -> impl Iterator<Item = (&str, &Task)> {
         let tasks = match self.vms.get(vm).map(|vm| &vm.needs) {
             Some(Needs::Tasks(needs)) => needs.tasks.as_slice(),
+            Some(Needs::Given {
+                played: Some(played),
+                ..
+            }) => played.tasks.as_slice(),
             _ => &[],
         };
         tasks.iter().map(|named| (named.name.as_str(), &named.task))
@@ -27,6 +31,10 @@ impl Request {
     pub fn guest_scheduler(&self, vm: usize) -> Option<SchedulerName> {
         match self.vms.get(vm).map(|vm| &vm.needs) {
             Some(Needs::Tasks(needs)) => Some(needs.scheduler),
+            Some(Needs::Given {
+                played: Some(played),
+                ..
+            }) => Some(played.scheduler),
             _ => None,
         }
     }

@@ -17,9 +17,10 @@ table! {
         /// priorities by relative deadline. `prm`, `grm` (by period) and `pfp`, `gfp` (by `priority` of the VM) have no plan:
         /// with `ext` VMs get the budgets that they name
         scheduler: HostName = "`pedf`",
-        /// of VCPUs: `cbs`, `periodic`, `sporadic`, `deferrable`; `sporadic`, and `cbs` under `pdm` or `gdm`, need more
-        /// budget: [what such a server supplies](../design/analysis.md#what-a-sporadic-server-supplies). `polling`,
-        /// `work-conserving` and `capacity-reclaiming` have no plan
+        /// of VCPUs: `cbs`, `periodic`, `sporadic`, `deferrable`, `capacity-reclaiming` (periodic, and others get what a guest
+        /// leaves of its budget, for VMs that are `soft`); `sporadic`, and `cbs` under `pdm` or `gdm`, need more
+        /// budget: [what such a server supplies](../design/analysis.md#what-a-sporadic-server-supplies). `polling`
+        /// and `work-conserving` have no plan
         server: ServerName = "`cbs`",
         /// budgets end at its multiples; 0: at exact times
         quantum: Written = "0",

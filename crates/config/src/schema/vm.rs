@@ -58,6 +58,10 @@ table! {
         extends: Option<String> = "none (class only)",
         /// false: gets what is left
         rt: Option<bool> = "true; of class `best-effort` false",
+        /// true: its budget is a floor, which may be less than its tasks need; beyond it the VM gets what others leave of their
+        /// budgets. Nothing is promised to its tasks; `simulate` says how many are in time. Needs `budget`, `period`, `tasks`, and
+        /// of the host `server = "capacity-reclaiming"`
+        soft: Option<bool> = "false",
         /// inside the VM: `dm`, `edf`, `gedf`, `pedf`
         scheduler: Option<SchedulerName> = "`edf`; `pedf` with more than one VCPU",
         /// `prm`, `mpr`, `dmpr`, `reservation`, `best`

@@ -157,7 +157,13 @@ impl Draw {
         self.server = if plain {
             "cbs"
         } else {
-            self.word(&["cbs", "periodic", "sporadic", "deferrable"])
+            self.word(&[
+                "cbs",
+                "periodic",
+                "sporadic",
+                "deferrable",
+                "capacity-reclaiming",
+            ])
         };
         if self.server != "cbs" || self.chance(0.5) {
             host.insert("server".to_owned(), self.server.into());

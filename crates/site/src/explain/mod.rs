@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::request;
 
 pub use recorded::Recorded;
-pub use terms::{Comparison, Part, Term, compare};
+pub use terms::{Allowed, Comparison, Part, Term, compare};
 
 /// The longest recording.
 pub const MOST_SECONDS: u64 = 600;

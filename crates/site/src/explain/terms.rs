@@ -71,15 +71,58 @@ pub fn service<'a>(plan: &'a Report, name: Option<&str>) -> Result<&'a ServiceRe
     }
 }
 
+/// What a plan allows each part of a service's way that a host can measure, time; none: the plan has no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// From the wire to the VCPU's wake-up.
+    pub receive: Option<i64>,
+    /// The VCPU's wait for a CPU.
+    pub blackout: Option<i64>,
+    /// From the VCPU's first instruction to the kick of its card.
+    pub guest: Option<i64>,
+    /// From there to the card's driver.
+    pub back: Option<i64>,
+    /// All of it.
+    pub whole: Option<i64>,
+    /// Of the guest's part, what it takes to send.
+    pub transmit: i64,
+    /// From the driver to the wire, which is in none of these.
+    pub nic: i64,
+}
+
+impl Allowed {
+    /// Of a service of a plan.
+    pub fn of(service: &ServiceReport) -> Self {
+        let of_send = |what: &str| -> i64 {
+            let send = service.stages.iter().filter(|stage| stage.name == "send");
+            let terms = send.flat_map(|stage| &stage.terms);
+            let meant = terms.filter(|term| term.what == what);
+            meant.map(|term| term.time).sum()
+        };
+        let (transmit, nic) = (of_send("guest transmit"), of_send("NIC"));
+        let guest = add(service.guest_response, service.guest_wakeup);
+        Self {
+            receive: service.receive_path,
+            blackout: service.blackout,
+            guest: guest.map(|time| time + transmit),
+            back: service.send_path.map(|time| time - transmit - nic),
+            whole: service.bound.map(|bound| bound - nic),
+            transmit,
+            nic,
+        }
+    }
+}
+
 /// Both, side by side.
 pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
-    let of_send = |what: &str| -> i64 {
-        let send = service.stages.iter().filter(|stage| stage.name == "send");
-        let terms = send.flat_map(|stage| &stage.terms);
-        let meant = terms.filter(|term| term.what == what);
-        meant.map(|term| term.time).sum()
-    };
-    let (transmit, nic) = (of_send("guest transmit"), of_send("NIC"));
+    let Allowed {
+        transmit,
+        nic,
+        guest,
+        back,
+        whole,
+        ..
+    } = Allowed::of(service);
     let unseen = |term, planned: Option<i64>, not_seen| Term {
         name: term,
         planned_us: planned.map(microseconds),
@@ -105,8 +148,6 @@ pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
                 over,
             }
         };
-    let guest = add(service.guest_response, service.guest_wakeup).map(|time| time + transmit);
-    let back = service.send_path.map(|time| time - transmit - nic);
     let terms = vec![
         unseen(
             "wire to hard interrupt",
@@ -155,12 +196,7 @@ pub fn compare(service: &ServiceReport, legs: &Legs) -> Comparison {
             service.send_path.map(|_| nic),
             "when the packet is on the wire only the card knows; capture at the client to see it",
         ),
-        seen(
-            "in all, to the card's driver",
-            service.bound.map(|bound| bound - nic),
-            legs.whole,
-            &[],
-        ),
+        seen("in all, to the card's driver", whole, legs.whole, &[]),
     ];
     let is_measured = |term: &Term| term.measured.is_some_and(|it| it.n > 0);
     let within = terms.iter().any(is_measured) && !terms.iter().any(|term| term.over);

@@ -9,6 +9,7 @@ use steadyvm_trace::softirqs::{Counts, VECTORS};
 use steadyvm_trace::wake_ups::Waits;
 
 use crate::bounds::Measured;
+use crate::checks::Checks;
 
 /// The version of the shape of JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -69,6 +70,8 @@ pub struct InForce {
     pub watch: bool,
     /// What `measure` found of planned services since the boot.
     pub measured: Vec<Measured>,
+    /// How near a watch has seen requests come to their bounds; null if none checks them.
+    pub checks: Option<Checks>,
 }
 
 /// A card, a VM or a process.

@@ -22,6 +22,7 @@ use steadyvm_trace::wake_ups::{Source, WakeUps};
 
 use super::frame::{Frame, Group, InForce, Reading, Receive, Role, SCHEMA_VERSION, Sorted, Stage};
 use crate::bounds;
+use crate::checks::Checks;
 use crate::drift::{Drift, now_unix_s};
 use crate::enforced::{self, Reports};
 use crate::error::Result;
@@ -275,6 +276,7 @@ impl<'c> Watcher<'c> {
             drifted_since_unix_s: drift.open.values().min().copied(),
             watch: peers::is_held(&self.directory, PeerRole::Watch),
             measured: bounds::read(&self.directory),
+            checks: Checks::read(&self.directory),
         };
         let machine = self.control.machine();
         let threads = machine.all_threads()?;

@@ -6,6 +6,7 @@ use steadyvm_sched::exposition::{Exposition, Format, Kind, labels};
 use super::frame::{Frame, Group, Sorted, Stage};
 use super::starving::starving;
 use crate::bounds::Measured;
+use crate::checks::Term;
 
 type Value = fn(&Stage) -> Option<f64>;
 
@@ -162,6 +163,7 @@ pub fn metrics(frame: &Frame, format: Format) -> String {
     starving_metrics(frame, &mut text);
     receive_metrics(frame, &mut text);
     bound_metrics(frame, &mut text);
+    check_metrics(frame, &mut text);
     for (name, help, value) in METRICS {
         let mut samples = Vec::new();
         for (kind, groups) in frame.kinds() {
@@ -265,6 +267,62 @@ fn bound_metrics(frame: &Frame, text: &mut Exposition) {
         }
     }
 }
+
+/// What a watch has counted of each term of a bound.
+fn check_metrics(frame: &Frame, text: &mut Exposition) {
+    let vms = frame.in_force.checks.iter().flat_map(|it| &it.vms);
+    let terms: Vec<(String, &Term)> = vms
+        .flat_map(|checked| checked.terms.iter().map(move |term| (checked, term)))
+        .map(|(checked, term)| {
+            let services = checked.services.join(",");
+            let labels = labels(&[
+                ("vm", &*printable(&checked.vm)),
+                ("services", &*printable(&services)),
+                ("term", &term.term),
+            ]);
+            (labels, term)
+        })
+        .collect();
+    for (name, help, value) in TERMS {
+        let sample = |(labels, term): &(String, &Term)| Some((labels.clone(), value(term)?));
+        let samples: Vec<_> = terms.iter().filter_map(sample).collect();
+        if !samples.is_empty() {
+            let name = format!("steadyvm_bound_term_{name}");
+            text.family(&name, help, Kind::Gauge, &samples);
+        }
+    }
+}
+
+type OfTerm = fn(&Term) -> Option<f64>;
+
+/// Of each term that a watch checks. Counts begin anew with each plan, so they are gauges.
+const TERMS: [(&str, &str, OfTerm); 5] = [
+    (
+        "planned_seconds",
+        "The longest that the plan allows.",
+        |it| it.planned_ns.map(|ns| ns as f64 / 1e9),
+    ),
+    (
+        "longest_seconds",
+        "The longest request that the watch has followed through it.",
+        |it| it.longest_ns.map(|ns| ns as f64 / 1e9),
+    ),
+    (
+        "near_ratio",
+        "The longest over what is planned: above 1 the bound is broken.",
+        |it| it.near,
+    ),
+    (
+        "requests",
+        "Requests that the watch has followed through it.",
+        |it| Some(it.n as f64),
+    ),
+    (
+        "over",
+        "Those of them that took longer than planned.",
+        |it| Some(it.over as f64),
+    ),
+];
 
 type OfBound = fn(&Measured) -> f64;
 
@@ -399,6 +457,15 @@ mod tests {
         let labels = "{service=\"web\",vm=\"we\\\"b\",file=\"/etc/steadyvm.toml\"}";
         for (name, value) in [("bound_seconds", "0.002"), ("over_bound", "3")] {
             let line = format!("steadyvm_service_{name}{labels} {value}\n");
+            assert!(text.contains(&line), "{line}: {text}");
+        }
+        let labels = "{vm=\"we\\\"b\",services=\"web\",term=\"VCPU blackout\"}";
+        for (name, value) in [
+            ("planned_seconds", "0.001"),
+            ("near_ratio", "2.5"),
+            ("over", "3"),
+        ] {
+            let line = format!("steadyvm_bound_term_{name}{labels} {value}\n");
             assert!(text.contains(&line), "{line}: {text}");
         }
         assert!(text.ends_with("# EOF\n"));

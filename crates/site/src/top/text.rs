@@ -185,6 +185,7 @@ fn cut(text: &str, width: usize) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::bounds::{Bound, Measured, RoundTrips};
+    use crate::checks::{Checked, Checks, Term};
     use crate::top::frame::{Budget, Group, InForce, WakeUp};
     use steadyvm_host::Scheduling;
     use steadyvm_sched::show::GuestReport;
@@ -266,6 +267,23 @@ pub(super) mod tests {
                     },
                     unix_s: 900,
                 }],
+                checks: Some(Checks {
+                    vms: vec![Checked {
+                        vm: "we\"b".into(),
+                        services: vec!["web".into()],
+                        lacks: None,
+                        terms: vec![Term {
+                            term: "VCPU blackout".into(),
+                            planned_ns: Some(1_000_000),
+                            n: 50,
+                            over: 3,
+                            longest_ns: Some(2_500_000),
+                            near: Some(2.5),
+                        }],
+                        guest: None,
+                    }],
+                    ..Checks::default()
+                }),
             },
             wake_ups_from: "bpf",
             lost_events: 0,

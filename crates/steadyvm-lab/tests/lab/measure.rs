@@ -166,6 +166,69 @@ fn a_plans_terms_are_measured_both_ways() {
     }
 }
 
+/// What a watch has counted of the requests of its file, by the term.
+fn counted(host: &EmulatedHost) -> Vec<(u64, u64)> {
+    let status = json(&inside(
+        host,
+        "steadyvm status /run/watched.toml --json || true",
+    ));
+    let terms = status["checks"]["vms"][0]["terms"].as_array().cloned();
+    let number = |term: &Value, key: &str| term[key].as_u64().unwrap_or(0);
+    let terms = terms.unwrap_or_default();
+    terms
+        .iter()
+        .map(|it| (number(it, "n"), number(it, "over")))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_watch_follows_each_request_and_tells_which_term_is_broken() {
+    let host = shared::host(HostKernel::V6_12Rt);
+    // One VCPU: the card interrupts the one that answers.
+    let rt = host
+        .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
+        .unwrap();
+    rt.set_network_up(RT.address(SERVICE)).unwrap();
+    let serve = ["steadyvm", "netrt", "serve", "0.0.0.0:7700"];
+    let mut service = rt.connection().spawn(&serve).unwrap();
+    service.wait_for_line("ready", PATIENCE).unwrap();
+    send_requests(&host, 5);
+    let ranked = "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+    for (plan, is_broken) in [(TERMS, false), (TIGHT, true)] {
+        write(&host, "/run/watched.toml", &format!("{ranked}{plan}"));
+        let words = "exec steadyvm watch /run/watched.toml --undo-at-stop 2> /run/watch.log";
+        let mut watch = host.connection().spawn(&["sh", "-c", words]).unwrap();
+        inside(
+            &host,
+            "until steadyvm status /run/watched.toml --json | grep -q '\"checks\": {'; do :; done",
+        );
+        let until = std::time::Instant::now() + PATIENCE;
+        let mut terms = counted(&host);
+        while terms.len() < 5 || terms.iter().any(|(n, _)| *n < 10) {
+            assert!(std::time::Instant::now() < until, "{terms:?}");
+            assert!(send_requests(&host, 5) > 0);
+            terms = counted(&host);
+        }
+        eprintln!(
+            "{}",
+            inside(&host, "steadyvm status /run/watched.toml || true")
+        );
+        let over: u64 = terms.iter().map(|(_, over)| over).sum();
+        assert_eq!(over > 0, is_broken, "{terms:?}");
+        watch.signal(libc::SIGTERM).unwrap();
+        assert_eq!(watch.finish(PATIENCE).unwrap().status, Status::Exited(0));
+        let log = inside(&host, "cat /run/watch.log");
+        assert_eq!(
+            log.contains("the bound of netrt in VM rt is broken"),
+            is_broken,
+            "{log}"
+        );
+    }
+    service.signal(libc::SIGTERM).unwrap();
+    service.finish(PATIENCE).unwrap();
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_service_is_measured_and_what_was_in_force_is_again_at_every_end() {

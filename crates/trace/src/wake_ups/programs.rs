@@ -13,16 +13,13 @@ use steadyvm_fault::{At, Fault, Result};
 use steadyvm_stats::steps::STEPS;
 
 use super::Waits;
-use crate::bpf::{quietly, require_btf};
+use crate::bpf::{quietly, require_btf, thread_filter};
 
 /// A look at each thread takes three system calls.
 pub(super) const MOST_THREADS: usize = 1024;
 
 /// Room for this many at least, so that threads come and go without another load.
 const LEAST_SLOTS: usize = 128;
-
-/// `FILTER_BITS / 64`.
-const FILTER_WORDS: usize = 1024;
 
 /// `struct cell`.
 const CELL_BYTES: usize = 24 + 4 * STEPS;
@@ -104,7 +101,7 @@ impl Programs {
             self.slots.insert(tid, slot);
         }
         self.filter
-            .update(&0_u32.to_ne_bytes(), &filter(tids), MapFlags::ANY)
+            .update(&0_u32.to_ne_bytes(), &thread_filter(tids), MapFlags::ANY)
             .cannot("set the filter of threads")?;
         let gone: Vec<u32> = self.slots.keys().copied().collect();
         for tid in gone.into_iter().filter(|tid| !tids.contains(tid)) {
@@ -173,29 +170,4 @@ fn load(slots: u32) -> libbpf_rs::Result<Object> {
         }
     }
     object.load()
-}
-
-/// `struct filter`.
-fn filter(tids: &BTreeSet<u32>) -> Vec<u8> {
-    let mut words = [0_u64; FILTER_WORDS];
-    for tid in tids {
-        words[*tid as usize / 64 % FILTER_WORDS] |= 1 << (tid % 64);
-    }
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_has_one_bit_of_the_filter() {
-        let bytes = filter(&[0, 65, 4_194_303].into());
-        let ones: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
-        assert_eq!((bytes.len(), ones), (FILTER_WORDS * 8, 3));
-        assert_eq!(
-            (bytes[0], bytes[8], bytes[FILTER_WORDS * 8 - 1]),
-            (1, 2, 128)
-        );
-    }
 }

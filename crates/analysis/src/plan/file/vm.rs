@@ -10,7 +10,8 @@ use crate::{
     host::Host,
     interface::{MAX_VCPUS, best_period::PeriodRange},
     plan::{
-        InputError, InterfaceName, NamedTask, Needs, Period, SchedulerName, TaskNeeds, Unit, Vm,
+        InputError, InterfaceName, NamedTask, Needs, Period, Played, SchedulerName, TaskNeeds,
+        Unit, Vm,
     },
     ratio::{Fraction, Interval},
     task::Task,
@@ -41,6 +42,7 @@ impl Settings {
     pub(super) fn fill_from(&mut self, other: &config::Vm) {
         let (own, other) = (&mut self.0, other.clone());
         own.rt = own.rt.or(other.rt);
+        own.soft = own.soft.or(other.soft);
         own.scheduler = own.scheduler.or(other.scheduler);
         own.interface = own.interface.or(other.interface);
         own.period = own.period.or(other.period);
@@ -128,6 +130,10 @@ impl Settings {
             let message = "a plan computes when a budget is due: leave deadline out, or write the deadline of each task (d)";
             return Err(at("deadline", message.to_owned()));
         }
+        if self.0.soft == Some(true) {
+            let needs = self.soft(name, index, places, unit, served, vcpus)?;
+            return Ok(vm(needs));
+        }
         if self.0.rt == Some(false) || is_passed_over {
             return Ok(vm(Needs::BestEffort {
                 vcpus: vcpus.unwrap_or(1),
@@ -161,19 +167,11 @@ impl Settings {
                     budget,
                     period,
                     vcpus,
+                    played: None,
                 }));
             }
         };
-        let tasks = tables
-            .iter()
-            .enumerate()
-            .map(|(number, table)| {
-                read_task(table, number).map_err(|error| {
-                    let message = format!("VM \"{name}\": task {number}: {}", unit.error(&error));
-                    InputError::new(places.task(index, number), message)
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let tasks = read_tasks(&tables, name, index, places, unit)?;
         // Nothing said of interface and period: the best are chosen.
         let interface = self
             .0
@@ -195,6 +193,75 @@ impl Settings {
         needs.check().map_err(|message| at("interface", message))?;
         Ok(vm(Needs::Tasks(needs)))
     }
+
+    /// A VM whose budget is a floor, and of whose tasks nothing is promised.
+    fn soft(
+        &self,
+        name: &str,
+        index: usize,
+        places: &Places,
+        unit: Unit,
+        served: bool,
+        vcpus: Option<u32>,
+    ) -> Result<Needs, InputError> {
+        let at = |field: &str, message: &str| {
+            let message = format!("VM \"{name}\": {message}");
+            InputError::new(places.field(index, field), message)
+        };
+        if served {
+            return Err(at(
+                "soft",
+                "a service has a bound, and a soft VM gives none; write the work as a task of the VM",
+            ));
+        }
+        if self.0.rt == Some(false) {
+            return Err(at(
+                "soft",
+                "rt = false has no budget at all; leave out one of the two",
+            ));
+        }
+        let period = (self.0.period.map(read_period).transpose())
+            .map_err(|error| at("period", &unit.error(&error)))?;
+        let (Some(Written(budget)), Some(Period::Fixed(period)), Some(tables)) =
+            (self.0.budget, period, &self.0.tasks)
+        else {
+            return Err(at("soft", "it needs a budget, one period, and tasks"));
+        };
+        let vcpus = vcpus.unwrap_or(1);
+        if vcpus > 1 && self.0.scheduler == Some(SchedulerName::Pedf) {
+            return Err(at(
+                "scheduler",
+                "a soft VM has no plan of which VCPU runs which task; use edf, gedf or dm",
+            ));
+        }
+        crate::supply::MultiprocessorPeriodic::new(period, budget, vcpus)
+            .map_err(|error| at("budget", &unit.error(&error)))?;
+        Ok(Needs::Given {
+            budget,
+            period,
+            vcpus,
+            played: Some(Played {
+                tasks: read_tasks(tables, name, index, places, unit)?,
+                scheduler: self.0.scheduler.unwrap_or(SchedulerName::Edf),
+            }),
+        })
+    }
+}
+
+fn read_tasks(
+    tables: &[config::Placed<config::Task>],
+    name: &str,
+    index: usize,
+    places: &Places,
+    unit: Unit,
+) -> Result<Vec<NamedTask>, InputError> {
+    let read = |(number, table): (usize, &config::Placed<config::Task>)| {
+        read_task(table, number).map_err(|error| {
+            let message = format!("VM \"{name}\": task {number}: {}", unit.error(&error));
+            InputError::new(places.task(index, number), message)
+        })
+    };
+    tables.iter().enumerate().map(read).collect()
 }
 
 impl Vm {
@@ -207,6 +274,10 @@ impl Vm {
     pub(super) fn task_count(&self) -> usize {
         match &self.needs {
             Needs::Tasks(needs) => needs.tasks.len(),
+            Needs::Given {
+                played: Some(played),
+                ..
+            } => played.tasks.len(),
             _ => 0,
         }
     }
