@@ -165,7 +165,7 @@ impl Guests {
                 "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
                  and, for the host, the sight of the VM's packets",
             ),
-            Self::Qemu | Self::Outsourced => None,
+            Self::Qemu | Self::Outsourced | Self::OutsourcedPolling => None,
         }
     }
 }

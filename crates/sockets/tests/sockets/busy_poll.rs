@@ -165,7 +165,10 @@ fn a_vcpu_that_waits_takes_its_packets_from_the_card_itself() {
     let sleeping = Setting::new(Duration::ZERO).play();
     assert_eq!((sleeping.polled_packets, sleeping.found), (0, None));
     let polling = Setting::new(POLL).play();
-    println!("{ROUNDS} requests: sleeping {sleeping:?}, polling {polling:?}");
+    println!(
+        "{ROUNDS} requests: {} sleeps without polls, {} with them, which took {} packets",
+        sleeping.sleeps, polling.sleeps, polling.polled_packets
+    );
     assert!(polling.polled_packets > 0, "{polling:?}");
     assert!(polling.found.is_some(), "{polling:?}");
 }
