@@ -145,7 +145,7 @@ mod tests {
 
     /// What is said in a namespace of its own that is set up by these commands of `ip`.
     fn judged(commands: &'static [&'static str]) -> Result<(), String> {
-        let judge = || {
+        let judge = move || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("these tests make network namespaces: run them as root");
             for words in commands {
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn queues_of_the_namespaces_own_devices_are_polled() {
         assert_eq!(judged(&[PAIR, "link set lower up"]), Ok(()));
-        let passthru = [
+        let passthru = &[
             PAIR,
             "link set lower up",
             "link add eth0 link lower type macvlan mode passthru",
             "link set eth0 up",
         ];
-        assert_eq!(judged(Box::leak(Box::new(passthru))), Ok(()));
+        assert_eq!(judged(passthru), Ok(()));
     }
 
     #[test]
