@@ -64,7 +64,7 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
             carry_channel(machine, &qemu.process, &qemu.channel)
         }
         Monitor::Steadyvm { sockets } => {
-            let monitor = monitor::start(machine, sockets.as_deref(), log)?;
+            let monitor = monitor::start(machine, sockets.as_ref(), log)?;
             carry_channel(machine, &monitor.process, &monitor.channel)
         }
     }

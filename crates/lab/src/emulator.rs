@@ -49,9 +49,18 @@ pub enum Monitor {
     Qemu,
     /// `steadyvm up`.
     Steadyvm {
-        /// The host's network namespace in which the guest has outsourced sockets, if it has such.
-        sockets: Option<String>,
+        /// The guest's outsourced sockets, if it has such.
+        sockets: Option<Sockets>,
     },
+}
+
+/// Outsourced sockets of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// The host's network namespace in which they are.
+    pub namespace: String,
+    /// How long a virtual CPU that waits polls the namespace's card, in µs; 0: not at all.
+    pub poll_us: u32,
 }
 
 /// What both kinds of machine have.

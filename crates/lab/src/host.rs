@@ -260,7 +260,7 @@ impl EmulatedHost {
 
     /// The same on the network's card itself, which leaves its bridge. Nothing is between the card
     /// and the sockets then, neither a bridge nor the backlog that a veth shares with all others of
-    /// its CPU; and the host itself does not reach them.
+    /// its CPU; and the host itself does not reach them. The card is the namespace's alone, as is its queue.
     pub fn make_namespace_on_card(
         &self,
         name: &str,
@@ -271,7 +271,7 @@ impl EmulatedHost {
         self.ip(&format!("netns add {name}"))?;
         self.ip(&format!("link set dev {card} nomaster"))?;
         self.ip(&format!(
-            "link add link {card} name eth0 netns {name} type macvlan mode bridge"
+            "link add link {card} name eth0 netns {name} type macvlan mode passthru nopromisc"
         ))?;
         self.set_namespace_up(name, address)
     }

@@ -3,7 +3,7 @@
 use crate::agent::PORT;
 use crate::carry::RUN_DIRECTORY;
 use crate::child::{self, Child};
-use crate::emulator::{Card, Machine};
+use crate::emulator::{Card, Machine, Sockets};
 use crate::init::HOST_PROGRAM;
 use crate::{At, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,11 +23,11 @@ pub struct Monitor {
     pub channel: UnixStream,
 }
 
-/// Starts the guest, its outsourced sockets, if it has such, in the network namespace `sockets`. What its monitor says goes to the file `log`.
+/// Starts the guest, with outsourced sockets, if it has such. What its monitor says goes to the file `log`.
 ///
 /// # Errors
 /// The monitor ends at once: the error carries its own words.
-pub fn start(machine: &Machine, sockets: Option<&str>, log: &Path) -> Result<Monitor> {
+pub fn start(machine: &Machine, sockets: Option<&Sockets>, log: &Path) -> Result<Monitor> {
     let place = |kind: &str| format!("{RUN_DIRECTORY}/{}.{kind}", machine.name);
     let (description, socket) = (place("toml"), place("socket"));
     let text = self::description(machine, sockets, &socket);
@@ -74,7 +74,7 @@ fn connection(listener: &UnixListener, process: &mut Child) -> io::Result<Option
 
 /// The guest in the words of `steadyvm up`. Its VCPUs have no priorities here: a method's are put in
 /// force, and taken back, by `steadyvm apply --method` and `undo` alone.
-fn description(machine: &Machine, sockets: Option<&str>, socket: &str) -> String {
+fn description(machine: &Machine, sockets: Option<&Sockets>, socket: &str) -> String {
     let kernel_words = format!("{} pci=off", machine.command_line());
     let mut text = format!(
         "name = \"{}\"\n\
@@ -102,8 +102,11 @@ fn description(machine: &Machine, sockets: Option<&str>, socket: &str) -> String
     for Card { tap, mac, .. } in &machine.cards {
         let _ = write!(text, "[[net]]\ntap = \"{tap}\"\nmac = \"{mac}\"\n");
     }
-    if let Some(namespace) = sockets {
-        let _ = write!(text, "[sockets]\nnamespace = \"{namespace}\"\n");
+    if let Some(Sockets { namespace, poll_us }) = sockets {
+        let _ = write!(
+            text,
+            "[sockets]\nnamespace = \"{namespace}\"\npoll_us = {poll_us}\n"
+        );
     }
     text
 }
@@ -129,7 +132,12 @@ mod tests {
             cards: Vec::new(),
             ..with_card
         };
-        let text = description(&with_sockets, Some("vm-rt"), "/run/rt.socket");
-        assert!(text.ends_with("[sockets]\nnamespace = \"vm-rt\"\n") && !text.contains("[[net]]"));
+        let sockets = Sockets {
+            namespace: "vm-rt".to_owned(),
+            poll_us: 50,
+        };
+        let text = description(&with_sockets, Some(&sockets), "/run/rt.socket");
+        let end = "[sockets]\nnamespace = \"vm-rt\"\npoll_us = 50\n";
+        assert!(text.ends_with(end) && !text.contains("[[net]]"), "{text}");
     }
 }

@@ -181,6 +181,14 @@ table! {
             sets: "`rt-profile`",
             ..MethodRow::RT_PROFILE
         },
+        /// `ProfileSockets` whose virtual CPUs poll the VM's own card while they wait.
+        PollSockets: MethodRow {
+            name: "poll-sockets",
+            guests: Guests::OutsourcedPolling,
+            price: Price::MIGRATION,
+            sets: "`rt-profile`",
+            ..MethodRow::RT_PROFILE
+        },
         /// `StockProfile` with outsourced sockets.
         StockSockets: MethodRow {
             name: "stock-sockets",

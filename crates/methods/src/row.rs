@@ -87,7 +87,9 @@ pub enum Guests {
     Steadyvm,
     /// By `steadyvm up`, with outsourced sockets, each guest's in a network namespace of its own.
     Outsourced,
-    /// So, but the latency-critical service has no guest: it is a process of the host in the
+    /// So, and virtual CPUs that wait poll the cards, whose queues their VMs have for themselves.
+    OutsourcedPolling,
+    /// So without polls, but the latency-critical service has no guest: it is a process of the host in the
     /// namespace that its guest's sockets would be in.
     OutsourcedBulk,
     /// By QEMU, the latency-critical one as libvirt's documented real-time domain is.
@@ -137,6 +139,7 @@ impl Guests {
             Self::Qemu => "QEMU",
             Self::Steadyvm => "steadyvm up, virtio-net",
             Self::Outsourced => "steadyvm up, outsourced sockets",
+            Self::OutsourcedPolling => "steadyvm up, sockets that poll",
             Self::OutsourcedBulk => "none: the service is a process",
             Self::RealTime => "QEMU, libvirt's real-time domain",
             Self::Passthrough => "QEMU, a virtual function (VFIO)",
@@ -162,7 +165,7 @@ impl Guests {
                 "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
                  and, for the host, the sight of the VM's packets",
             ),
-            Self::Qemu | Self::Outsourced => None,
+            Self::Qemu | Self::Outsourced | Self::OutsourcedPolling => None,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A channel: one VCPU's request queue, wait set and event ring, used by one thread at a time.
 
 use crate::abi::{Response, State, WAIT_RECEIVED, op};
+use crate::busy_poll::BusyPoll;
 use crate::chain::{Exchange, answer, open};
 use crate::device::Device;
 use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::operation::{self, Outcome};
 use crate::socket::Socket;
-use crate::wait::Ring;
+use crate::wait::{Filled, Ring, Wait};
 use rustix::io::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,8 +32,9 @@ pub struct Served {
     pub interrupt: bool,
     /// The limit of operations was reached: call again after what is more urgent.
     pub more: bool,
-    /// Where nobody asked: the event ring has events that the guest has not taken.
-    pub events: bool,
+    /// Where nobody asked: the event ring has events of which the guest must be told. It does not look for them
+    /// by itself, as it does while it still takes others.
+    pub news: bool,
 }
 
 /// A request queue with its event ring. A VMM serves it in the VCPU thread that rang it: when
@@ -42,6 +44,7 @@ pub struct Channel {
     index: u16,
     queue: Queue,
     ring: Option<Ring>,
+    poll: BusyPoll,
 }
 
 impl Channel {
@@ -60,6 +63,7 @@ impl Channel {
             index,
             queue,
             ring: None,
+            poll: BusyPoll::new(device.limits().poll),
         })
     }
 
@@ -106,7 +110,7 @@ impl Channel {
         let limit = self.device.limits().operations;
         let mut requests = 0;
         let mut harvested = false;
-        let mut events = false;
+        let mut news = false;
         while requests < limit {
             let Some(chain) = self.queue.iter(memory)?.next() else {
                 break;
@@ -119,14 +123,14 @@ impl Channel {
         }
         if !harvested {
             // A ring that the guest has broken is its own loss, and said when it asks for events.
-            let pending = self.harvest(memory, Duration::ZERO, None);
-            events = pending.is_ok_and(|pending| pending.value.get() > 0);
+            let filled = self.harvest(memory, Duration::ZERO, None);
+            news = filled.is_ok_and(|filled| filled.are_news);
         }
         Ok(Served {
             requests,
             interrupt: self.queue.needs_notification(memory)?,
             more: requests == limit,
-            events,
+            news,
         })
     }
 
@@ -151,12 +155,15 @@ impl Channel {
 
     fn carry_out(&mut self, memory: &Memory, exchange: &Exchange) -> Response {
         let device = &*self.device;
+        device
+            .counts_of(self.index)
+            .request(exchange.request.op.get());
         let outcome = match exchange.request.op.get() {
             op::SOCKET => operation::open(device, self.index, exchange, memory),
             op::CLOSE => operation::close(device, exchange, memory),
             op::STATE_TABLE => self.set_state_table(memory, exchange),
             op::EVENT_RING => self.set_event_ring(memory, exchange),
-            op::HARVEST => self.harvest(memory, Duration::ZERO, None),
+            op::HARVEST => self.harvest(memory, Duration::ZERO, None).map(pending),
             op::WAIT => self.wait(memory, exchange),
             op::WAKE => wake(device, exchange),
             _ => match device.table().get(operation::handle_of(exchange)) {
@@ -198,10 +205,15 @@ impl Channel {
         Ok(Response::default())
     }
 
-    /// Moves what happened to the event ring; where nothing has, sleeps for `longest` at most. What
+    /// Moves what happened to the event ring; where nothing has, waits for `longest` at most. What
     /// the sockets of the events are ready for is published, but for `later`, which the caller
     /// does.
-    fn harvest(&mut self, memory: &Memory, longest: Duration, later: Option<&Socket>) -> Outcome {
+    fn harvest(
+        &mut self,
+        memory: &Memory,
+        longest: Duration,
+        later: Option<&Socket>,
+    ) -> Result<Filled, Errno> {
         let device = &*self.device;
         let ring = self.ring.as_mut().ok_or(Errno::INVAL)?;
         let set = device.wait_set(self.index.into())?;
@@ -211,8 +223,12 @@ impl Channel {
             Ok(socket) => Some(device.publish_event(&socket, memory)),
             Err(_) => None,
         };
-        let pending = ring.fill(memory, set, longest, publish)?;
-        Ok(operation::value(pending.into()))
+        let wait = Wait {
+            longest,
+            poll: &mut self.poll,
+            counts: device.counts_of(self.index),
+        };
+        ring.fill(memory, set, wait, publish)
     }
 
     /// Sleeps where there is nothing for the guest to do; then receives for whom it was idle.
@@ -225,7 +241,9 @@ impl Channel {
         let longest = Duration::from_nanos(exchange.argument(0));
         let longest = longest.min(device.limits().longest_wait);
         // The event is taken first: an edge whose cause was received meanwhile would be none.
-        let waited = self.harvest(memory, longest, socket.as_deref());
+        let waited = self
+            .harvest(memory, longest, socket.as_deref())
+            .map(pending);
         let Some(socket) = socket else {
             return waited;
         };
@@ -239,6 +257,7 @@ impl Channel {
         match received {
             None => waited,
             Some(outcome) => {
+                device.counts_of(self.index).received_by_wait();
                 let mut response = outcome.unwrap_or_else(failed);
                 response.value = (events | WAIT_RECEIVED).into();
                 response.ready = ready.into();
@@ -256,6 +275,10 @@ struct Exchanged {
     written: u32,
     /// The event ring has been filled by it.
     harvested: bool,
+}
+
+fn pending(filled: Filled) -> Response {
+    operation::value(filled.pending.into())
 }
 
 fn wake(device: &Device, exchange: &Exchange) -> Outcome {

@@ -3,6 +3,7 @@
 use crate::abi::{Config, VERSION};
 use crate::closing::Closing;
 use crate::congestion::Algorithms;
+use crate::counts::Counts;
 use crate::handle::Handle;
 use crate::limits::{Budget, Charge, Limits};
 use crate::memory::Memory;
@@ -43,6 +44,8 @@ pub struct Device {
     table: Table,
     state_table: StateTable,
     wait_sets: Box<[WaitSet]>,
+    /// One a channel.
+    counts: Arc<[Counts]>,
     budget: Arc<Budget>,
     closing: Closing,
     algorithms: Algorithms,
@@ -88,6 +91,7 @@ impl Device {
             table: Table::new(limits.sockets),
             state_table: StateTable::none(),
             wait_sets,
+            counts: (0..channels).map(|_| Counts::default()).collect(),
             budget: Budget::new(limits.buffer_bytes),
             closing: Closing::default(),
             algorithms: Algorithms::read(),
@@ -116,6 +120,16 @@ impl Device {
         if let Some(set) = self.wait_sets.get(usize::from(channel)) {
             set.ring();
         }
+    }
+
+    /// What each channel did.
+    pub fn counts(&self) -> Arc<[Counts]> {
+        Arc::clone(&self.counts)
+    }
+
+    /// The counters of a channel that there is.
+    pub(crate) fn counts_of(&self, channel: u16) -> &Counts {
+        &self.counts[usize::from(channel)]
     }
 
     /// The congestion control that the guest may choose.

@@ -12,28 +12,36 @@
 //! layout are in `docs/design/socket-rpc.md`.
 
 pub mod abi;
+mod busy_poll;
 mod chain;
 mod channel;
 mod closing;
 mod congestion;
 mod control;
+mod counts;
 mod device;
 mod handle;
 mod ioctl;
 mod limits;
 mod lock;
 mod memory;
+mod news;
 mod operation;
 mod option;
+mod polling;
 mod socket;
 mod system;
 mod table;
 mod wait;
 
+pub use busy_poll::can_busy_poll;
 pub use channel::{BrokenQueue, Channel, Served};
+pub use counts::Counts;
 pub use device::{Device, DeviceError};
 pub use ioctl::IOCTLS;
 pub use limits::Limits;
 pub use lock::{Held, Lock};
 pub use memory::Memory;
 pub use option::{OPTION_LEVELS, is_forwarded};
+pub use polling::Polling;
+pub use system::SET_BUSY_POLL;

@@ -26,10 +26,14 @@ pub struct Limits {
     pub priority: u8,
     /// The longest sleep in one `SVS_OP_WAIT`, which may return early.
     pub longest_wait: Duration,
+    /// How long a wait polls the card before it sleeps, at most; zero for never. Only for who has the queues of the
+    /// network namespace's cards for itself: else it would take others' packets at its own expense.
+    pub poll: Duration,
 }
 
 impl Default for Limits {
-    /// 4,096 sockets, 1 GiB of buffers, 1 MiB in a request, 256 requests a queue, priority 6, 1 s.
+    /// 4,096 sockets, 1 GiB of buffers, 1 MiB in a request, 256 requests a queue, priority 6, 1 s,
+    /// no polling.
     fn default() -> Self {
         Self {
             sockets: 4096,
@@ -38,6 +42,7 @@ impl Default for Limits {
             operations: 256,
             priority: 6,
             longest_wait: Duration::from_secs(1),
+            poll: Duration::ZERO,
         }
     }
 }

@@ -208,9 +208,27 @@ pub fn get_int_option(fd: BorrowedFd, level: i32, option: i32) -> Result<i32, Er
 /// ioctl(2) with an argument that is `argument.len()` bytes without pointers.
 pub fn ioctl(fd: BorrowedFd, request: u32, argument: &mut [u8]) -> Result<(), Errno> {
     let address = argument.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the requests on the list of `ioctl.rs`, the only caller, read and write at most the
-    // bytes that the list gives, and `argument` is valid for so many; none has pointers in it.
+    // SAFETY: the requests on the list of `ioctl.rs` and `SET_BUSY_POLL`, all that callers make, read and
+    // write at most the bytes that the list and `set_busy_poll` give, and `argument` is valid for so many;
+    // none has pointers in it.
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::c_ulong::from(request), address) }).map(drop)
+}
+
+/// `EPIOCSPARAMS` of linux/eventpoll.h: how waits in an epoll set poll the card of its sockets (Linux 6.9).
+pub const SET_BUSY_POLL: u32 = 0x4008_8a01;
+
+/// Lets waits in an epoll set poll the card of its sockets for `microseconds` before they sleep; 0: not at all. While it
+/// polls, the card's interrupts stay off where they may.
+///
+/// # Errors
+/// ENOTTY before Linux 6.9; EOPNOTSUPP or EINVAL of a kernel without `NET_RX_BUSY_POLL`.
+pub fn set_busy_poll(epoll: BorrowedFd, microseconds: u32) -> Result<(), Errno> {
+    // `struct epoll_params`: the time, how many packets a poll takes (0: the kernel's own number), whether polls come
+    // before interrupts, and a byte of zero.
+    let mut parameters = [0; 8];
+    parameters[..4].copy_from_slice(&microseconds.to_ne_bytes());
+    parameters[6] = u8::from(microseconds > 0);
+    ioctl(epoll, SET_BUSY_POLL, &mut parameters)
 }
 
 type Vectors = SmallVec<[iovec; 16]>;

@@ -1,12 +1,15 @@
 //! Wait sets and event rings: how a guest learns what became ready without an interrupt.
 
 use crate::abi::{Event, EventRing};
+use crate::busy_poll::BusyPoll;
+use crate::counts::Counts;
 use crate::memory::Memory;
+use crate::news::are_news;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use std::mem::{MaybeUninit, offset_of, size_of};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 use vm_memory::{Bytes, GuestAddress, GuestMemory, Permissions};
 use zerocopy::IntoBytes;
@@ -38,22 +41,26 @@ impl WaitSet {
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 
-    /// Takes events. Where there are none, sleeps until a socket has one, the doorbell is rung, a
-    /// signal comes or `longest` is over.
+    /// Takes events. Where there are none, polls and sleeps until a socket has one, the doorbell is rung, a
+    /// signal comes or the longest time is over.
     fn take<'e>(
         &self,
         events: &'e mut [MaybeUninit<epoll::Event>],
-        longest: Duration,
+        wait: &mut Wait<'_>,
     ) -> Result<&'e [epoll::Event], Errno> {
+        let longest = std::mem::take(&mut wait.longest);
         let timeout = Timespec {
             tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: longest.subsec_nanos().into(),
         };
+        let begun = wait.poll.begin(self.epoll.as_fd(), longest);
         let taken = match epoll::wait(&self.epoll, events, Some(&timeout)) {
             Ok((taken, _)) => &*taken,
             Err(Errno::INTR) => &[],
             Err(error) => return Err(error),
         };
+        let by_event = taken.iter().any(|event| !is_doorbell(event));
+        wait.poll.end(begun, by_event, wait.counts);
         if !longest.is_zero() && taken.iter().any(is_doorbell) {
             let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
         }
@@ -72,6 +79,25 @@ const BATCH: usize = 64;
 
 /// A ring may always have so many entries, however few sockets the VM has.
 const LEAST_RING: u32 = 1024;
+
+/// How a fill waits where there is nothing.
+pub struct Wait<'w> {
+    /// For at most so long; zero once it has.
+    pub longest: Duration,
+    /// By polling first, where that promises something.
+    pub poll: &'w mut BusyPoll,
+    /// Of the channel.
+    pub counts: &'w Counts,
+}
+
+/// A ring as a fill leaves it.
+#[derive(Clone, Copy)]
+pub struct Filled {
+    /// Events that the guest has to take.
+    pub pending: u32,
+    /// Some are new to a guest that looks at the ring no more: it must be told.
+    pub are_news: bool,
+}
 
 /// A ring of events in guest memory.
 pub struct Ring {
@@ -139,32 +165,29 @@ impl Ring {
     }
 
     /// Moves events from the set to the ring while there is room; the rest stays in the set. Where
-    /// there is nothing in either, sleeps for `longest` at most, or until the doorbell is rung.
-    /// `publish` is told each handle and says what its socket is ready for by now, or that the guest
-    /// has it no more. Gives the events that the guest has to take.
+    /// there is nothing in either, waits, or until the doorbell is rung. `publish` is told each handle
+    /// and says what its socket is ready for by now, or that the guest has it no more.
     pub fn fill(
         &mut self,
         memory: &Memory,
         set: &WaitSet,
-        longest: Duration,
+        mut wait: Wait<'_>,
         publish: impl Fn(u64) -> Option<u32>,
-    ) -> Result<u32, Errno> {
+    ) -> Result<Filled, Errno> {
         let pending = self.pending(memory)?;
-        let mut longest = if pending == 0 {
-            longest
-        } else {
-            Duration::ZERO
-        };
+        if pending > 0 {
+            wait.longest = Duration::ZERO;
+        }
+        let before = self.produced;
         // A peer that makes events without end must not keep the VCPU here: one ring full at most.
         let mut room = (self.entries - pending) as usize;
         let mut doorbell_alone = false;
         while room > 0 {
             let mut events = [const { MaybeUninit::uninit() }; BATCH];
             let asked = room.min(BATCH);
-            let taken = set.take(&mut events[..asked], longest)?;
-            longest = Duration::ZERO;
+            let taken = set.take(&mut events[..asked], &mut wait)?;
             let sockets = taken.iter().filter(|event| !is_doorbell(event));
-            let before = room;
+            let had = room;
             for event in sockets {
                 room -= 1;
                 let (data, flags) = (event.data, event.flags);
@@ -173,12 +196,21 @@ impl Ring {
                 }
             }
             // The doorbell, where it takes the last place, is behind all sockets the next time.
-            if taken.len() < asked || (room == before && doorbell_alone) {
+            if taken.len() < asked || (room == had && doorbell_alone) {
                 break;
             }
-            doorbell_alone = room == before;
+            doorbell_alone = room == had;
         }
-        self.pending(memory)
+        let pushed = self.produced.wrapping_sub(before);
+        if pushed > 0 {
+            // The events are counted before it is looked how many the guest has taken: see `news`.
+            fence(Ordering::SeqCst);
+        }
+        let pending = self.pending(memory)?;
+        Ok(Filled {
+            pending,
+            are_news: are_news(pending, pushed),
+        })
     }
 
     fn push(&mut self, memory: &Memory, handle: u64, ready: u32) -> Result<(), Errno> {

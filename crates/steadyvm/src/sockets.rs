@@ -119,6 +119,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             buffer_mib: args.buffer_mib,
             request_kib: args.request_kib,
             max_priority: args.max_priority,
+            // Its threads wait for guest and sockets at once, and poll the guest's memory.
+            poll_us: 0,
             allow_host_network: args.allow_host_network,
         },
         rt_priority: args.rt_priority,

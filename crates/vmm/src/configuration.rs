@@ -168,6 +168,9 @@ impl TryFrom<String> for Mac {
     }
 }
 
+/// A poll that takes longer is kept from nothing but by its VM's budget.
+const MOST_POLL_US: u64 = 10_000;
+
 /// The outsourced sockets of a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -183,6 +186,9 @@ pub struct Sockets {
     /// The highest `SO_PRIORITY` that the guest may set, 0 to 6: higher ones are for who administers
     /// the network.
     pub max_priority: u8,
+    /// How long a VCPU that waits polls the namespace's card before it sleeps, in µs; 0: not at all. Only where the card's
+    /// queues are the namespace's own.
+    pub poll_us: u32,
     /// Whether the namespace may be that of the host itself, with its loopback and all its addresses.
     pub allow_host_network: bool,
 }
@@ -196,6 +202,7 @@ impl Default for Sockets {
             buffer_mib: limits.buffer_bytes >> 20,
             request_kib: limits.request_bytes >> 10,
             max_priority: limits.priority,
+            poll_us: 0,
             allow_host_network: false,
         }
     }
@@ -401,7 +408,8 @@ impl Sockets {
         within("max_sockets", self.max_sockets.into(), 1, 1 << 20)?;
         within("buffer_mib", self.buffer_mib, 1, 1 << 20)?;
         within("request_kib", self.request_kib.into(), 4, 16 << 10)?;
-        within("max_priority", self.max_priority.into(), 0, 6)
+        within("max_priority", self.max_priority.into(), 0, 6)?;
+        within("poll_us", self.poll_us.into(), 0, MOST_POLL_US)
     }
 }
 
@@ -460,6 +468,7 @@ mod tests {
             buffer_mib = 64
             request_kib = 64
             max_priority = 3
+            poll_us = 50
             allow_host_network = true
         "#;
         let configuration = parse(text).unwrap().relative_to(Path::new("/vms"));
@@ -508,6 +517,10 @@ mod tests {
             (
                 "[sockets]\nmax_priority = 7",
                 "max_priority: 7 is not 0 to 6",
+            ),
+            (
+                "[sockets]\npoll_us = 10001",
+                "poll_us: 10001 is not 0 to 10000",
             ),
             ("memory_mib = 63", "memory_mib"),
             (

@@ -24,6 +24,7 @@ const LIMITS: Limits = Limits {
     request_bytes: 1 << 12,
     operations: 1,
     longest_wait: Duration::ZERO,
+    poll: Duration::ZERO,
 };
 
 /// Takes values off the front; zeros when there is nothing left.

@@ -27,6 +27,7 @@ pub mod life;
 mod machine;
 mod namespace;
 mod output;
+mod own_queues;
 mod resources;
 mod routing;
 mod seccomp;

@@ -63,6 +63,9 @@ pub fn run(configuration: &Configuration, statistics: Option<&Path>) -> Result<E
     let machine = Machine::new(configuration, resources, &surroundings)?;
     if let Some(report) = &mut report {
         machine.vcpus.iter().for_each(|vcpu| report.add(vcpu));
+        if let Some(sockets) = &machine.sockets {
+            report.add_sockets(sockets.counts());
+        }
     }
     if configuration.lock_memory {
         lock_memory(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)?;

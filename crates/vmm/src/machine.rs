@@ -5,7 +5,7 @@ use kvm_ioctls::{IoEventAddress, Kvm, VcpuFd, VmFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use steadyvm_sockets::{Device as SocketsDevice, Memory};
+use steadyvm_sockets::{Device as SocketsDevice, Limits, Memory};
 use virtio_bindings::virtio_mmio::VIRTIO_MMIO_QUEUE_NOTIFY;
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
@@ -22,6 +22,7 @@ use crate::devices::tap::Tap;
 use crate::devices::{Backend, Interrupt, MmioDevice};
 use crate::layout;
 use crate::output::{Messages, Pipe};
+use crate::own_queues;
 use crate::resources::Resources;
 use crate::statistics::CountedVcpu;
 use steadyvm_fault::{At, Fault as Error, Result};
@@ -281,7 +282,11 @@ impl<'v> Slots<'v> {
     ) -> Result<()> {
         let refused =
             |why: steadyvm_sockets::DeviceError| Error::cannot("make the sockets device", why);
-        let device = SocketsDevice::new(sockets.limits(), vcpus.into()).map_err(refused)?;
+        let limits = Limits {
+            poll: own_queues::granted(sockets),
+            ..sockets.limits()
+        };
+        let device = SocketsDevice::new(limits, vcpus.into()).map_err(refused)?;
         let backend = Sockets::new(
             &device,
             vcpus.into(),

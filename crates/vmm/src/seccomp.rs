@@ -165,6 +165,9 @@ fn compile(role: Role, sockets: bool, cards: bool) -> Compiled<BpfProgram> {
             if sockets {
                 also(&mut rules, SOCKETS);
                 requests.extend(any_of(1, steadyvm_sockets::IOCTLS)?);
+                if role == Role::Vcpu {
+                    requests.extend(any_of(1, &[steadyvm_sockets::SET_BUSY_POLL.into()])?);
+                }
                 rules.insert(libc::SYS_socket, internet_sockets()?);
                 options.0 = any_of(
                     1,
@@ -379,6 +382,11 @@ mod tests {
                 (Role::Vcpu, libc::SYS_pwrite64, [-1, 0, 0, 0]),
                 (Role::Vcpu, libc::SYS_ftruncate, [-1, 0, 0, 0]),
                 (Role::Server, libc::SYS_ioctl, [-1, KVM_RUN as c_long, 0, 0]),
+                (
+                    Role::Server,
+                    libc::SYS_ioctl,
+                    [-1, steadyvm_sockets::SET_BUSY_POLL.into(), 0, 0],
+                ),
                 (Role::Server, libc::SYS_ioctl, [-1, 0x4028_af11, 0, 0]),
                 (Role::Server, libc::SYS_pwrite64, [-1, 0, 0, 0]),
                 (Role::Server, libc::SYS_ftruncate, [-1, 0, 0, 0]),
@@ -426,6 +434,11 @@ mod tests {
                 [-1, libc::FIONREAD as c_long, 0, 0],
             ),
             (Role::Vcpu, libc::SYS_ioctl, [-1, 0x4028_af11, 0, 0]),
+            (
+                Role::Vcpu,
+                libc::SYS_ioctl,
+                [-1, steadyvm_sockets::SET_BUSY_POLL.into(), 0, 0],
+            ),
             (Role::Vcpu, libc::SYS_setsockopt, [-1, 6, 1, 0]),
             (Role::Server, libc::SYS_sendmsg, [-1, 0, 0, 0]),
             (Role::Server, libc::SYS_epoll_pwait, [-1, 0, 0, 0]),

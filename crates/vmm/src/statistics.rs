@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kvm::KernelCounters;
 use kvm_ioctls::VcpuFd;
 use steadyvm_fault::{At, Fault as Error, Result};
+use steadyvm_sockets::Counts;
 
 /// Of the JSON document.
 const SCHEMA_VERSION: u32 = 1;
@@ -86,6 +87,9 @@ struct VcpuDocument {
     /// KVM's counters by their names in the kernel; absent before Linux 5.14.
     #[serde(skip_serializing_if = "Option::is_none")]
     kvm: Option<BTreeMap<String, u64>>,
+    /// What outsourced sockets were asked for in this VCPU's channel: requests by operation, and how waits polled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sockets: Option<BTreeMap<&'static str, u64>>,
 }
 
 /// A file that gets the statistics of a VM.
@@ -93,6 +97,7 @@ pub struct Report {
     name: String,
     file: File,
     vcpus: Vec<(Arc<Counters>, Option<KernelCounters>)>,
+    sockets: Option<Arc<[Counts]>>,
 }
 
 impl Report {
@@ -104,7 +109,13 @@ impl Report {
             name: name.to_owned(),
             file,
             vcpus: Vec::new(),
+            sockets: None,
         })
+    }
+
+    /// Adds what the outsourced sockets count, of a channel a VCPU.
+    pub fn add_sockets(&mut self, counts: Arc<[Counts]>) {
+        self.sockets = Some(counts);
     }
 
     /// Adds the next VCPU.
@@ -117,8 +128,10 @@ impl Report {
     pub fn write(&mut self) -> Result<()> {
         let one =
             |(vcpu, (counters, kernel)): (usize, &(Arc<Counters>, Option<KernelCounters>))| {
+                let of_channel = |counts: &Arc<[Counts]>| counts.get(vcpu).map(Counts::read);
                 VcpuDocument {
                     vcpu,
+                    sockets: self.sockets.as_ref().and_then(of_channel),
                     exits: counters.read(),
                     kvm: kernel.as_ref().and_then(|kernel| kernel.read().ok()),
                 }

@@ -201,6 +201,12 @@ static unsigned int svs_take_events(struct svs_channel *channel, struct svs_even
 		channel->consumed += count;
 		/* The device may write over the events once it sees this. */
 		virt_store_release(&ring->consumed, cpu_to_le32(channel->consumed));
+		/*
+		 * A device that sees the count as it was before raises no interrupt for what it
+		 * adds: whoever takes looks once more, which must not come before the count.
+		 */
+		if (channel->device->interrupts)
+			virt_mb();
 	}
 	return count;
 }

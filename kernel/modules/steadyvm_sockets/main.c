@@ -20,7 +20,7 @@ static int __init svs_module_init(void)
 	 * of wait queues cannot be taken there.
 	 */
 	if (IS_ENABLED(CONFIG_PREEMPT_RT)) {
-		pr_err("a guest's kernel with PREEMPT_RT is not supported; use Debian's ordinary kernel\n");
+		pr_err("not with PREEMPT_RT in the guest: idle CPUs deliver events with interrupts off, where its locks sleep; use Debian's ordinary or cloud kernel here, and PREEMPT_RT in the host\n");
 		return -EOPNOTSUPP;
 	}
 

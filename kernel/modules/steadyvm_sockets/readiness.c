@@ -132,21 +132,25 @@ bool svs_is_fresh(const struct svs_sock *svs)
 }
 
 /**
- * svs_blocking_harvests - whether the host is asked at once if the caller blocks
+ * svs_blocking_harvests - whether a caller that blocks is told at once of what is there
  * @svs: the socket
  *
- * So it is where this CPU becomes idle by that, and idle CPUs wait in the device.
+ * So it is where this CPU becomes idle by that, and idle CPUs wait in the device; and where a
+ * thread of the host looks after the sockets by itself, and interrupts.
  */
 bool svs_blocking_harvests(const struct svs_sock *svs)
 {
+	bool waits = false, interrupts = false;
 	struct svs_device *device;
-	bool waits;
 
 	rcu_read_lock();
 	device = rcu_dereference(svs_device);
-	waits = device && device->epoch == svs->epoch && device->waits;
+	if (device && device->epoch == svs->epoch) {
+		waits = device->waits;
+		interrupts = device->interrupts;
+	}
 	rcu_read_unlock();
-	return waits && single_task_running();
+	return interrupts || (waits && single_task_running());
 }
 
 /**

@@ -184,7 +184,8 @@ struct svs_event {
  * Doorbells: the driver rings peer SVS_SHARED_SERVER, vector 0 after it has written asked, vector
  * N + 1 after it has made a request of channel N available, unless the flags of the used ring have
  * VRING_USED_F_NO_NOTIFY then. The device raises vector N + 1 when channel N's event ring was
- * filled by no request; never for an answer.
+ * filled by no request, unless older events were there that the driver had not taken; never for an
+ * answer. So the driver, when it has counted what it took, looks again after a full barrier.
  *
  * A request is answered, and the event ring filled, when the word at SVS_SHARED_SERVED of its
  * channel's area has counted it.

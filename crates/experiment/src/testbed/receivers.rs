@@ -7,7 +7,7 @@ use std::thread;
 use steadyvm_comparison::Service;
 use steadyvm_lab::Guest;
 use steadyvm_lab::agent::{Connection, Process, Status};
-use steadyvm_lab::emulator::{Machine, Monitor};
+use steadyvm_lab::emulator::{Machine, Monitor, Sockets};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::guest;
 use steadyvm_lab::progress::Observer;
@@ -148,7 +148,7 @@ impl Receivers {
     ) -> Result<Self> {
         host.require_kvm()?;
         let (rt, bulk) = start_guests(guests, host, observer)?;
-        if guests != Guests::Outsourced {
+        if !matches!(guests, Guests::Outsourced | Guests::OutsourcedPolling) {
             card_to_rt_vcpu(&rt)?;
         }
         let service = start_service_in(&rt, server)?;
@@ -218,6 +218,9 @@ impl Receivers {
     }
 }
 
+/// How long virtual CPUs poll that do. Some round trips of an emulated host; of hardware it would be much.
+const POLL_US: u32 = 5_000;
+
 /// The network namespace of the latency-critical service where there are no VMs.
 const CONTAINER: &str = "container";
 
@@ -270,12 +273,16 @@ fn start_guest(
             Monitor::Qemu
         }
         Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
-        Guests::Outsourced | Guests::OutsourcedBulk => {
+        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedBulk => {
             let namespace = namespace_of(&machine.name);
             host.make_namespace_on_card(&namespace, network, address)?;
             machine.cards.clear();
+            let polls = guests == Guests::OutsourcedPolling && network == RT;
             Monitor::Steadyvm {
-                sockets: Some(namespace),
+                sockets: Some(Sockets {
+                    namespace,
+                    poll_us: if polls { POLL_US } else { 0 },
+                }),
             }
         }
     };
@@ -294,7 +301,9 @@ fn start_guest(
                 host.function_to_interrupts_cpu(function)?;
             }
         }
-        Guests::Outsourced | Guests::OutsourcedBulk => guest.outsource_sockets()?,
+        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedBulk => {
+            guest.outsource_sockets()?;
+        }
     }
     Ok(guest)
 }

@@ -25,6 +25,7 @@ const LIMITS: Limits = Limits {
     request_bytes: 1 << 16,
     operations: 64,
     longest_wait: Duration::ZERO,
+    poll: Duration::ZERO,
 };
 
 /// Each thread gets a namespace, once: most cases are shorter than the making of one.

@@ -6,6 +6,7 @@
 // No real-time virtual CPU waits for a test.
 #![allow(clippy::disallowed_types)]
 
+mod busy_poll;
 mod datagrams;
 mod differential;
 #[path = "../guest/mod.rs"]

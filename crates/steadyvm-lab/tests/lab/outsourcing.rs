@@ -6,7 +6,7 @@ use std::time::Duration;
 use steadyvm_experiment::compare::{Phase, ratio_of};
 use steadyvm_lab::Guest;
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::emulator::{Machine, Monitor};
+use steadyvm_lab::emulator::{Machine, Monitor, Sockets};
 use steadyvm_lab::host::{BULK, EmulatedHost, Network, RT};
 use steadyvm_lab::laboratory::{HostKernel, guest};
 use steadyvm_lab::progress::Silent;
@@ -52,7 +52,10 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
     host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
     let with_sockets = Machine {
         monitor: Monitor::Steadyvm {
-            sockets: Some("vm-rt".to_owned()),
+            sockets: Some(Sockets {
+                namespace: "vm-rt".to_owned(),
+                poll_us: 0,
+            }),
         },
         cards: Vec::new(),
         ..guest("rt", 1, 2)

@@ -102,6 +102,8 @@ fn a_guest_of_stock_qemu_answers_netrt_through_an_outsourced_socket() {
     let done = server.finish(PATIENCE).unwrap();
     assert_eq!(done.status, Status::Exited(0), "{}", done.text());
     assert!(done.text().contains("the front end, which has gone"));
+    // What it cost in bells and interrupts.
+    println!("{}", done.text().trim_end());
     let left =
         lab.host
             .connection()

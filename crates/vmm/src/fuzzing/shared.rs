@@ -79,7 +79,7 @@ impl Rig {
         let place = available + 4 + 2 * u64::from(slot % shared::QUEUE as u16);
         self.put(&[0; 2], place);
         self.put(&slot.wrapping_add(step).to_le_bytes(), available + 2);
-        self.server.serve(channel, &self.ending, true);
+        self.server.serve(channel, &self.ending);
     }
 
     /// A good driver's beginning, and its first request: both must work, whatever was before.
@@ -213,7 +213,7 @@ pub fn shared_memory(bytes: &[u8]) {
                 let at = address(&rig, &mut source, channel);
                 let len = source.below(64);
                 rig.put(source.bytes(len), at);
-                rig.server.serve(channel, &rig.ending, true);
+                rig.server.serve(channel, &rig.ending);
             }
             2 => rig.begin_and_ask(),
             _ => ask(&rig, &mut source, channel),

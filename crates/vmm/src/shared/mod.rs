@@ -6,12 +6,12 @@
 
 pub(crate) mod memory;
 mod peer;
-mod polling;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
 use nix::sys::mman::MlockAllFlags;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -155,10 +155,20 @@ pub fn serve(service: &Service) -> Result<End> {
     let end = signals.wait_for_end(&ending, None, || {});
     force::arm(end.exit_code())?;
     threads.join();
+    say_counted(&service.name, &server.counted());
     match end {
         End::Failed(why) => Err(Error::guest(why)),
         end => Ok(end),
     }
+}
+
+/// What there was to do: how often the guest had to ring, and was interrupted, beside its requests.
+fn say_counted(name: &str, counted: &BTreeMap<&str, u64>) {
+    let all: Vec<String> = counted
+        .iter()
+        .map(|(what, count)| format!("{what} {count}"))
+        .collect();
+    eprintln!("steadyvm sockets: {name} was served: {}", all.join(", "));
 }
 
 /// The threads of a service. None does anything before [`Self::release`].

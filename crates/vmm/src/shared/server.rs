@@ -5,19 +5,19 @@
 //! Guest and front end are hostile. Where things are is ours to say (`memory`); what the guest writes there
 //! is judged by `steadyvm_sockets`. A doorbell carries no data, and rings at most the thread of its own VM.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use steadyvm_sockets::abi::Shared as Head;
-use steadyvm_sockets::{Channel, Device, Held, Limits, Lock, Memory};
+use steadyvm_sockets::{Channel, Counts, Device, Held, Limits, Lock, Memory, Polling};
 use virtio_queue::QueueT;
 use vm_memory::{Bytes, GuestAddress};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::EventFd;
 
 use super::memory::{Layout, MOST_DATA};
-use super::polling::Polling;
 use crate::output::{Limiter, Messages};
 use crate::vcpu::{End, Ending};
 use steadyvm_fault::{At, Fault as Error, Result};
@@ -89,6 +89,8 @@ impl Lane {
 /// The device, and the events by which guest and device ring each other.
 pub struct Server {
     device: Arc<Device>,
+    /// One a channel.
+    counts: Arc<[Counts]>,
     memory: Memory,
     layout: Layout,
     lanes: Vec<Lock<Lane>>,
@@ -131,6 +133,7 @@ impl Server {
         };
         let (kicks, calls) = (events()?, events()?);
         Ok(Self {
+            counts: device.counts(),
             device,
             memory,
             layout,
@@ -146,6 +149,19 @@ impl Server {
     #[cfg(test)]
     pub const fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// What all channels did, by name.
+    pub fn counted(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = BTreeMap::new();
+        for (name, count) in self.counts.iter().flat_map(Counts::read) {
+            *all.entry(name).or_default() += count;
+        }
+        all
+    }
+
+    fn counts_of(&self, index: u16) -> &Counts {
+        &self.counts[usize::from(index)]
     }
 
     fn lane(&self, index: u16) -> Held<'_, Lane> {
@@ -189,7 +205,7 @@ impl Server {
         loop {
             let waited = match self.poll(index, epoll, &mut events, &mut polling) {
                 Ok(Some(found)) => Ok(found),
-                Ok(None) => sleep(epoll, &mut events, &mut polling),
+                Ok(None) => sleep(epoll, &mut events, &mut polling, self.counts_of(index)),
                 Err(error) => Err(error),
             };
             let count = match waited {
@@ -211,7 +227,7 @@ impl Server {
             if came(Token::Anew) {
                 self.begin_anew();
             }
-            self.serve(index, ending, came(Token::Event));
+            self.serve(index, ending);
         }
     }
 
@@ -283,8 +299,8 @@ impl Server {
     }
 
     /// Carries out what is in a channel's queue, and fills its event ring. Where nobody asked, the guest is
-    /// interrupted for events that it has to take, and where the sockets woke the thread.
-    pub fn serve(&self, index: u16, ending: &Ending, woken_by_event: bool) {
+    /// interrupted for events that are news to it. While it takes others it looks for more by itself.
+    pub fn serve(&self, index: u16, ending: &Ending) {
         let mut lane = self.lane(index);
         if !lane.ready {
             return;
@@ -301,8 +317,9 @@ impl Server {
             if served.requests == 0 {
                 // Nobody asked: the ring was filled, perhaps, while the guest did something else. Fails only
                 // where it was raised 2^64 - 2 times without the kernel taking it.
-                if woken_by_event || served.events {
+                if served.news {
                     let _ = self.calls[usize::from(index) + 1].write(1);
+                    self.counts_of(index).interrupted();
                 }
                 return;
             }
@@ -341,10 +358,12 @@ fn sleep(
     epoll: &Epoll,
     events: &mut [EpollEvent],
     polling: &mut Polling,
+    counts: &Counts,
 ) -> std::io::Result<usize> {
     let began = Instant::now();
     let count = epoll.wait(-1, events)?;
     if has(&events[..count], Token::Request) {
+        counts.rung();
         polling.slept(began.elapsed());
     }
     Ok(count)

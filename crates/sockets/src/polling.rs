@@ -1,7 +1,7 @@
-//! When a thread that serves a channel looks for the next request by itself instead of sleeping: where the guest has just
-//! asked quickly, as KVM's halt polling does for VCPUs (Documentation/virt/kvm/halt-polling.rst). Decides, and does no I/O.
+//! When a thread looks for the next request or packet by itself instead of sleeping: where the last one has just come
+//! quickly, as KVM's halt polling does for VCPUs (Documentation/virt/kvm/halt-polling.rst). Decides, and does no I/O.
 //!
-//! A guest that shares its CPU with the thread cannot ask while the thread polls. So polls that find nothing end it
+//! Whoever shares its CPU with the thread cannot ask while the thread polls. So polls that find nothing end it
 //! for a while, and longer each time.
 
 use std::time::{Duration, Instant};
