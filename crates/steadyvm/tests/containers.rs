@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Begins a thread called `cycle0` for each SIGUSR1, beside one called `log`.
-const PROGRAM: &str = r#"
+const PROGRAM: &str = r"
 import signal, threading
 def run(name):
     with open('/proc/thread-self/comm', 'w') as comm:
@@ -20,7 +20,7 @@ signal.signal(signal.SIGUSR1, lambda *_: begin('cycle0'))
 print('ready', flush=True)
 while True:
     signal.pause()
-"#;
+";
 
 /// Mounts of its own, with an own /run. `$G` is the pod's cgroup, and `start` begins the program there, or in `$1`. `budgets` are
 /// what `chrt` says of a process's threads of that name.

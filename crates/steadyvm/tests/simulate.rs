@@ -175,6 +175,7 @@ fn measured_costs_count_as_in_the_plan() {
         wake_up: cost(3),
         timer: cost(4),
         interruption: cost(5),
+        packet: None,
     };
     steadyvm_calibration::store::write(&file, &calibration).expect("written");
     let named = file.to_str().expect("a name");

@@ -161,7 +161,7 @@ impl Requests {
             wanted.extend(vm.workers.iter().map(|&tid| (tid, (slot, false))));
             wanted.extend(vm.vcpus.iter().map(|&tid| (tid, (slot, true))));
         }
-        self.set_threads(wanted)?;
+        self.set_threads(&wanted)?;
         if self.known_cards != *cards {
             let before = std::mem::replace(&mut self.known_cards, cards.clone());
             set_keys(&self.cards, &before.interfaces, &cards.interfaces)?;
@@ -192,7 +192,7 @@ impl Requests {
         Ok(slot)
     }
 
-    fn set_threads(&mut self, wanted: BTreeMap<u32, (u32, bool)>) -> Result<()> {
+    fn set_threads(&mut self, wanted: &BTreeMap<u32, (u32, bool)>) -> Result<()> {
         let gone: Vec<u32> = (self.known.iter())
             .filter(|(tid, of)| wanted.get(tid) != Some(of))
             .map(|(tid, _)| *tid)
@@ -201,7 +201,7 @@ impl Requests {
             (self.threads.delete(&tid.to_ne_bytes())).cannot(format!("forget thread {tid}"))?;
             self.known.remove(&tid);
         }
-        for (&tid, &(slot, is_vcpu)) in &wanted {
+        for (&tid, &(slot, is_vcpu)) in wanted {
             if self.known.contains_key(&tid) {
                 continue;
             }

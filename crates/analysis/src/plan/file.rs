@@ -226,22 +226,7 @@ pub(super) fn request(
         services.push(table.read(&mut vms, &place, unit, way)?);
         tasks += 1;
     }
-    if file.flow.len() > MAX_VMS {
-        let message = format!("a plan holds at most {MAX_VMS} flows");
-        return Err(InputError::new("flow", message));
-    }
-    let flows = (file.flow.iter().enumerate())
-        .map(|(index, table)| service::flow(table, index, unit))
-        .collect::<Result<Vec<_>, _>>()?;
-    let used = |flow: &Flow| services.iter().any(|service| service.uses(&flow.on));
-    if let Some((index, flow)) = (flows.iter().enumerate()).find(|(_, flow)| !used(flow)) {
-        let message = format!(
-            "flow \"{}\" is on path \"{}\", which no service's receive or send names; correct the name, or \
-             leave the flow out",
-            flow.name, flow.on
-        );
-        return Err(InputError::new(format!("flow[{index}]"), message));
-    }
+    let flows = flows(file, &services, unit)?;
     check_service_names(&file.service, &mut services, places)?;
     carry(&mut vms, &mut services, &flows);
     if tasks > MAX_TASKS {
@@ -266,6 +251,27 @@ pub(super) fn request(
         missing,
         notes,
     })
+}
+
+/// The file's flows, each on a path that a service uses.
+fn flows(file: &File, services: &[Service], unit: Unit) -> Result<Vec<Flow>, InputError> {
+    if file.flow.len() > MAX_VMS {
+        let message = format!("a plan holds at most {MAX_VMS} flows");
+        return Err(InputError::new("flow", message));
+    }
+    let flows = (file.flow.iter().enumerate())
+        .map(|(index, table)| service::flow(table, index, unit))
+        .collect::<Result<Vec<_>, _>>()?;
+    let used = |flow: &Flow| services.iter().any(|service| service.uses(&flow.on));
+    if let Some((index, flow)) = (flows.iter().enumerate()).find(|(_, flow)| !used(flow)) {
+        let message = format!(
+            "flow \"{}\" is on path \"{}\", which no service's receive or send names; correct the name, or \
+             leave the flow out",
+            flow.name, flow.on
+        );
+        return Err(InputError::new(format!("flow[{index}]"), message));
+    }
+    Ok(flows)
 }
 
 /// Services without a name of their own are numbered where they share one; given names must differ.

@@ -87,12 +87,13 @@ fn slowed<'a>(travellers: &[Traveller<'a>]) -> BTreeMap<&'a str, Slowed> {
     on
 }
 
-/// The ways of all travellers, in and out; for one that has none, why.
-pub(super) fn passages(
-    travellers: &[Traveller<'_>],
-    flows: &[Flow],
-    work: &mut Work,
-) -> Vec<Result<(Passage, Passage), String>> {
+/// A stream on a path, by the path's name.
+type OnPath<'a> = (&'a str, Stream);
+/// Whose it is: a traveller's number and whether it sends (none of a flow), and a name for reports.
+type Owner = (Option<(usize, bool)>, String);
+
+/// The packets on all paths: each traveller's in and out, and flows.
+fn streams<'a>(travellers: &[Traveller<'a>], flows: &'a [Flow]) -> (Vec<OnPath<'a>>, Vec<Owner>) {
     let (mut streams, mut owners) = (Vec::new(), Vec::new());
     for (number, traveller) in travellers.iter().enumerate() {
         for (send, way) in [(false, traveller.receive), (true, traveller.send)] {
@@ -121,6 +122,16 @@ pub(super) fn passages(
         streams.push((flow.on.as_str(), flow.stream));
         owners.push((None, flow.name.clone()));
     }
+    (streams, owners)
+}
+
+/// The ways of all travellers, in and out; for one that has none, why.
+pub(super) fn passages(
+    travellers: &[Traveller<'_>],
+    flows: &[Flow],
+    work: &mut Work,
+) -> Vec<Result<(Passage, Passage), String>> {
+    let (mut streams, owners) = streams(travellers, flows);
     let slowed_on = slowed(travellers);
     for (on, stream) in &mut streams {
         if let Some(slowed) = slowed_on.get(on) {

@@ -30,8 +30,8 @@ pub use steadyvm_config::User;
 use crate::error::HostError;
 use crate::settings::{Machine, ThreadId};
 
-pub(crate) use container::LONGEST_NAME as LONGEST_THREAD_NAME;
 pub use cgroup::has_disk_limit;
+pub(crate) use container::LONGEST_NAME as LONGEST_THREAD_NAME;
 pub use host_service::{find as host_service, may_be as may_be_host_service, units_of_the_system};
 pub(crate) use interfaces::{Interface, interfaces, of_user_space as interfaces_of_user_space};
 pub(crate) use nic::interrupts_of_cards_and_vms;

@@ -87,12 +87,11 @@ impl Checker {
     fn follow_on(&mut self, profile: &Profile, machine: &Machine) -> Result<(), String> {
         let (vms, cards) =
             find(&self.planned, profile, machine).map_err(|error| error.to_string())?;
-        let requests = match &mut self.requests {
-            Some(requests) => requests,
-            None => {
-                let opened = Requests::open().map_err(|error| error.to_string())?;
-                self.requests.insert(opened)
-            }
+        let requests = if let Some(requests) = &mut self.requests {
+            requests
+        } else {
+            let opened = Requests::open().map_err(|error| error.to_string())?;
+            self.requests.insert(opened)
         };
         (requests.follow(&vms, &cards)).map_err(|error| error.to_string())
     }
@@ -190,7 +189,7 @@ fn cards(profile: &Profile, machine: &Machine, threads: &[Thread]) -> Cards {
     let mut cards = Cards::default();
     for name in names {
         let number = machine.tree.read(&format!("/sys/class/net/{name}/ifindex"));
-        let number = number.ok().and_then(|text| text.trim().parse().ok());
+        let number = number.ok().and_then(|text| text.trim().parse::<u32>().ok());
         cards.interfaces.extend(number);
         // A thread that polls may run on another CPU than its interrupt.
         let nic = discover::nic(machine, threads, name).ok();

@@ -12,6 +12,7 @@
 mod compare;
 mod follow;
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
@@ -31,7 +32,8 @@ const MOST_BROKEN: usize = 50;
 /// What a watch found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checks {
-    schema_version: u32,
+    /// The version of this shape.
+    pub schema_version: u32,
     /// When it was written, in seconds after 1970.
     pub unix_s: u64,
     /// Why requests are not followed; null if they are.
@@ -121,10 +123,11 @@ impl Checked {
         };
         let mut text = format!("{head}: nearest {}", share(nearest));
         if let Some(all) = self.terms.last().filter(|all| *all != nearest && all.n > 0) {
-            text += &format!("; {}", share(all));
+            let _ = write!(text, "; {}", share(all));
         }
         if let Some(guest) = &self.guest {
-            text += &format!(
+            let _ = write!(
+                text,
                 "; its guest reports {} misses of {} jobs",
                 guest.misses, guest.jobs
             );

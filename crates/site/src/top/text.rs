@@ -267,23 +267,7 @@ pub(super) mod tests {
                     },
                     unix_s: 900,
                 }],
-                checks: Some(Checks {
-                    vms: vec![Checked {
-                        vm: "we\"b".into(),
-                        services: vec!["web".into()],
-                        lacks: None,
-                        terms: vec![Term {
-                            term: "VCPU blackout".into(),
-                            planned_ns: Some(1_000_000),
-                            n: 50,
-                            over: 3,
-                            longest_ns: Some(2_500_000),
-                            near: Some(2.5),
-                        }],
-                        guest: None,
-                    }],
-                    ..Checks::default()
-                }),
+                checks: Some(checks()),
             },
             wake_ups_from: "bpf",
             lost_events: 0,
@@ -297,6 +281,28 @@ pub(super) mod tests {
             }],
             processes: Vec::new(),
             warnings: Vec::new(),
+        }
+    }
+
+    /// A service one of whose terms was broken.
+    fn checks() -> Checks {
+        let term = Term {
+            term: "VCPU blackout".into(),
+            planned_ns: Some(1_000_000),
+            n: 50,
+            over: 3,
+            longest_ns: Some(2_500_000),
+            near: Some(2.5),
+        };
+        Checks {
+            vms: vec![Checked {
+                vm: "we\"b".into(),
+                services: vec!["web".into()],
+                lacks: None,
+                terms: vec![term],
+                guest: None,
+            }],
+            ..Checks::default()
         }
     }
 

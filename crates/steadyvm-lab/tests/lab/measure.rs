@@ -198,7 +198,7 @@ fn a_watch_follows_each_request_and_tells_which_term_is_broken() {
     for (plan, is_broken) in [(TERMS, false), (TIGHT, true)] {
         write(&host, "/run/watched.toml", &format!("{ranked}{plan}"));
         let words = "exec steadyvm watch /run/watched.toml --undo-at-stop 2> /run/watch.log";
-        let mut watch = host.connection().spawn(&["sh", "-c", words]).unwrap();
+        let watch = host.connection().spawn(&["sh", "-c", words]).unwrap();
         inside(
             &host,
             "until steadyvm status /run/watched.toml --json | grep -q '\"checks\": {'; do :; done",
