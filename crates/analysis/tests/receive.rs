@@ -55,7 +55,7 @@ fn file(scheduler: &str, cpus: u32, vms: &[Asked], with_receive: bool) -> String
             });
             share.into_iter()
         };
-        let keys: Vec<String> = share(["budget", "threads"], vm.polls)
+        let keys: Vec<String> = share(["budget", "napi_threads"], vm.polls)
             .chain(share(["vhost", "workers"], vm.vhost))
             .collect();
         if with_receive && !keys.is_empty() {
@@ -219,7 +219,7 @@ fn a_services_bound_has_its_servers() {
         ways(&both) - without,
         1_600_000 + 1_800_000 + 2 * 90_000 + 1_800_000
     );
-    let split = polls.replace("period", "threads = 2, period");
+    let split = polls.replace("period", "napi_threads = 2, period");
     assert_eq!(ways(&split) - without, 1_800_000 + 2 * 90_000);
 }
 

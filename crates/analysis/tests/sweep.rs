@@ -30,7 +30,10 @@ fn a_sweep_counts_measured_costs_as_a_plan_does() {
         let points = sweep::run(&text, &axis, &measured).unwrap();
         let without = sweep::run(&text, &axis, &Measured::default()).unwrap();
         for (point, without) in points.iter().zip(&without) {
-            let by_hand = text.replace("period = \"1ms\"", &format!("period = {}", point.value));
+            let by_hand = text.replace(
+                "period = \"1ms\"",
+                &format!("period = \"{}ns\"", point.value),
+            );
             let by_hand = steadyvm_config::File::parse("", &by_hand).unwrap();
             let by_hand = run(&file::of_measured(&by_hand, None, &measured).unwrap()).unwrap();
             assert_eq!(point.plan.vms, by_hand.vms);

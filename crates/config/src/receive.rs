@@ -87,7 +87,7 @@ impl ReceiveBudget {
             let share = total_ns.map(|total_ns| Share { total_ns, threads });
             check(share, i64::from(threads), period_ns).map(|()| share)
         };
-        let polls = share(budget_ns, self.threads)?;
+        let polls = share(budget_ns, self.napi_threads)?;
         if budget_ns.is_some_and(|budget_ns| packet_ns > budget_ns) {
             return Err((
                 "a packet costs more than the budget",
@@ -159,7 +159,7 @@ mod tests {
         ReceiveBudget {
             budget: None,
             rate: None,
-            threads: None,
+            napi_threads: None,
             vhost: None,
             workers: None,
             period: None,
@@ -233,7 +233,7 @@ mod tests {
             (
                 ReceiveBudget {
                     budget: time(9_000),
-                    threads: Some(Count(65)),
+                    napi_threads: Some(Count(65)),
                     ..budget()
                 },
                 "number of threads",
@@ -269,7 +269,7 @@ mod tests {
             let written = ReceiveBudget {
                 budget: rate.is_none().then_some(Written(total)),
                 rate: rate.map(Count),
-                threads: Some(Count(threads)),
+                napi_threads: Some(Count(threads)),
                 vhost: Some(Written(total)),
                 workers: Some(Count(threads)),
                 period: Some(Written(period)),

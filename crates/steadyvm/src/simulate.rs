@@ -56,8 +56,7 @@ const WITH_HELP: &str = r#"simulate.toml (--with) says how the plan is played; e
   adversary = true                # VMs without tasks wake at bad moments
   late = "drop"                   # a late job ends at its deadline
 
-Default of scheduler, server, quantum and costs: those of the plan, which
-are the file's or the measured ones.
+Default of scheduler, server, quantum and costs: the plan's.
 "#;
 
 /// Play a plan on the scheduling policy that the BPF scheduler runs

@@ -81,7 +81,7 @@ fn threads_of_a_container_have_their_budget_as_soon_as_they_begin_and_are_undone
         "$S" apply /run/site.toml > /run/applied 2>&1 || :
         of $service cycle | grep -c SCHED_DEADLINE
         {{ of $service log; of $service python; of $other cycle; }} | grep -c SCHED_OTHER
-        "$S" status /run/site.toml | grep -c 'policy of thread .*cycle0'
+        "$S" status /run/site.toml | grep -c 'policy of thread .*cycle0): deadline'
         kill $watch; wait $watch || :; watch=
         "$S" undo > /run/undone
         of $service cycle | grep -c SCHED_OTHER"#

@@ -47,7 +47,9 @@ fn this_host_is_measured_and_left_as_it_was() {
     let cpus = own_cpus().unwrap();
     for (name, cost) in calibration.costs() {
         let Some(cost) = cost else {
-            assert!(notes.iter().any(|note| note.starts_with(name)), "{name}");
+            // Packets are a VM's, which is measured where one is named.
+            let is_said = notes.iter().any(|note| note.starts_with(name));
+            assert!(is_said || name == "packet", "{name}");
             continue;
         };
         assert_eq!(cost.fault(), None, "{name}");

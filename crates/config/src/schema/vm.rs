@@ -171,7 +171,7 @@ table! {
         /// instead of `budget`: packets per second that are to be received, each at the cost of `packet`
         rate: Option<Count> = "none",
         /// NAPI threads of the VM's function; one that has more is not served
-        threads: Option<Count> = "1",
+        napi_threads: Option<Count> = "1",
         /// CPU time in each period of the VM's vhost workers
         vhost: Option<Written> = "no bound",
         /// vhost workers; a VM that has more is not served

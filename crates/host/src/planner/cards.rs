@@ -112,7 +112,7 @@ fn plan_napi_threads(
     if !profile.napi_budgets.is_empty() {
         let why = "so that receiving for its VM costs the host no more CPU time than that";
         let all = (&nic.napi_threads[..], &profile.napi_budgets[..]);
-        let steps = budget::receive_steps(machine, all, "threads", why, &profile.place)?;
+        let steps = budget::receive_steps(machine, all, "napi_threads", why, &profile.place)?;
         wanted.steps.extend(steps);
         return Ok(());
     }

@@ -6,6 +6,7 @@ use super::shared_card::{FILE, OTHER, host};
 use super::xdp_card::LIMITED;
 use crate::CpuSet;
 use crate::fake::{FakeHost, Fault};
+use crate::parse::PF_USER_WORKER;
 use crate::planner::Group;
 use crate::profile::VcpuBudget;
 use crate::settings::threads::{RESET_ON_FORK, Scheduling};
@@ -24,7 +25,7 @@ fn scheduling(host: &FakeHost, tid: u32) -> Scheduling {
 
 /// Its two NAPI threads share the budget of the file.
 fn limited() -> String {
-    LIMITED.replace("budget =", "threads = 2, budget =")
+    LIMITED.replace("budget =", "napi_threads = 2, budget =")
 }
 
 fn budget() -> Scheduling {
@@ -72,7 +73,7 @@ fn a_budget_is_refused_to_a_vm_with_cpus_of_its_path_or_more_threads_and_to_no_o
     let of_card = Group::Nic("bulk0v0".into());
     for (file, group, what) in [
         (pinned, of_vm, "path_cpus"),
-        (LIMITED.to_owned(), of_card, "write threads = 2"),
+        (LIMITED.to_owned(), of_card, "write napi_threads = 2"),
     ] {
         let (host, directory) = (host_with_functions(), directory());
         let control = control(&host, &directory);
@@ -122,7 +123,7 @@ fn a_vms_workers_are_bounded_whatever_brings_its_packets() {
     assert_eq!(scheduling(&host, 109), worker);
     control.undo().unwrap();
     assert_eq!(scheduling(&host, 109), Scheduling::normal());
-    host.thread(100, 110, "vhost-100", 0);
+    host.thread(100, 110, "vhost-100", PF_USER_WORKER);
     let report = control.apply_profile_each(&profile(file), &[]).unwrap();
     let [failure] = &report.failed[..] else {
         panic!("{report:?}");
