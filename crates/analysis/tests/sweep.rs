@@ -22,7 +22,7 @@ fn a_sweep_counts_measured_costs_as_a_plan_does() {
     for (written, differs) in [
         ("", true),
         (
-            "[host.overheads]\ncontext_switch = \"0\"\ncache_reload = \"0\"\n",
+            "[host.overheads]\ncontext_switch = \"0ns\"\ncache_reload = \"0ns\"\n",
             false,
         ),
     ] {
