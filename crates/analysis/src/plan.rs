@@ -21,6 +21,7 @@ mod receive;
 mod report;
 mod run;
 mod service;
+mod slowed;
 pub mod sold;
 mod suggest;
 pub mod svg;
@@ -35,10 +36,10 @@ pub use names::{
     Enforcement, HostName, InterfaceName, SchedulerName, ServerName, order as order_of,
     server as server_of,
 };
-pub use receive::{ReceiveReport, ReceiveWork};
+pub use receive::ReceiveWork;
 pub use report::{
-    CpuReport, Explanation, Install, InterfaceReport, Report, ServiceReport, StageReport,
-    TermReport, VcpuReport, VmReport,
+    CpuReport, Explanation, Install, InterfaceReport, ReceiveReport, Report, ServiceReport,
+    StageReport, TermReport, VcpuReport, VmReport,
 };
 pub use run::{holds, run};
 pub use view::duration_ns;

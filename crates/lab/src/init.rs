@@ -23,6 +23,8 @@ use std::process::Command;
 
 /// Where the initramfs keeps kernel modules, named so that their order is their load order.
 pub const MODULES: &str = "/modules";
+/// Where hosts keep modules that are loaded later, named the same way.
+pub const LATER_MODULES: &str = "/usr/lib/steadyvm/modules";
 /// The tree in the initramfs that is laid over the image.
 pub const ADDITIONS: &str = "/additions";
 /// Where this program stands in the image once it runs.

@@ -2,13 +2,11 @@
 
 use crate::Result;
 use crate::host::{EmulatedHost, Network};
-
-/// Where hosts have the modules that it takes, named so that their order is their load order.
-pub(crate) const MODULES: &str = "/usr/lib/steadyvm/modules";
+use crate::init::LATER_MODULES;
 
 /// Loads what is not loaded yet, and starts the data base and the switch as Debian's `ovs-ctl` does.
 const START: &str = r"
-for module in /usr/lib/steadyvm/modules/*.ko; do
+for module in $MODULES/*.ko; do
     name=${module##*/[0-9]*-}
     [ -d /sys/module/${name%.ko} ] || insmod $module
 done
@@ -29,7 +27,8 @@ impl EmulatedHost {
     pub fn use_open_vswitch(&mut self, network: Network) -> Result<()> {
         let (card, bridge, address) = (network.name, network.bridge(), network.host());
         let replace = format!(
-            "{START}
+            "MODULES={LATER_MODULES}
+             {START}
              ip link delete {bridge}
              ovs-vsctl add-br {bridge} -- add-port {bridge} {card}
              ip address add {address}/24 dev {bridge}

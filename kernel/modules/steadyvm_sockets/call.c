@@ -206,7 +206,7 @@ static unsigned int svs_take_events(struct svs_channel *channel, struct svs_even
 		 * adds: whoever takes looks once more, which must not come before the count.
 		 */
 		if (channel->device->interrupts)
-			virt_mb();
+			virt_mb(); /* before the next look at the ring */
 	}
 	return count;
 }

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Missing, ReceiveReport, ServerName, costs};
+use super::receive::{ReceiveServer, ReceiveWork};
+use super::{Missing, ServerName, costs};
 use crate::time::{Amount, Time};
 
 /// The answer's version; it changes when a field changes its meaning.
@@ -252,4 +253,35 @@ pub struct Explanation {
     pub supply: Option<Amount>,
     /// The whole reason in words.
     pub text: String,
+}
+
+/// A receive server in a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReceiveReport {
+    /// What its thread does.
+    pub work: ReceiveWork,
+    /// Its number among those of the same work.
+    pub number: usize,
+    /// Execution in every period, time.
+    pub budget: Time,
+    /// The period, time.
+    pub period: Time,
+    /// The CPUs it runs on; empty if the host does not hold it.
+    pub cpus: Vec<u32>,
+    /// What the plan counts for it; `null` if it has no place, or the unit of time is unknown. The thread itself gets the budget
+    /// alone.
+    pub install: Option<Install>,
+}
+
+impl ReceiveReport {
+    pub(super) fn of(server: &ReceiveServer) -> Self {
+        Self {
+            work: server.work,
+            number: server.number,
+            budget: server.budget,
+            period: server.period,
+            cpus: Vec::new(),
+            install: None,
+        }
+    }
 }

@@ -6,12 +6,11 @@
 use std::collections::HashSet;
 
 use super::{
-    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, Report, Request, Unit,
-    VcpuReport, Vm, VmReport,
+    CpuReport, Explanation, InputError, Install, InterfaceReport, Needs, ReceiveReport, Report,
+    Request, Unit, VcpuReport, Vm, VmReport,
     choice::Choice,
     enforcement, explain,
     outcome::{Outcome, Owner, interface_of, vcpus_of},
-    receive::ReceiveReport,
     report::SCHEMA_VERSION,
     service, suggest,
 };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::receive::{AWAY, Slowed};
+use super::slowed::{AWAY, Slowed};
 use crate::{
     path::{Arrivals, Front, Stream, Unbounded, response},
     time::Time,
@@ -64,6 +64,36 @@ pub(super) struct Traveller<'a> {
     pub requests: Arrivals,
     /// How late the response is at the queue of its way back, after the request came, at most.
     pub ready: Time,
+}
+
+impl Way {
+    /// What comes in this way is handled by servers: all but its interrupt takes longer.
+    pub fn received_by(&mut self, slowed: Slowed) {
+        if self.queue.is_some() {
+            self.slowed = Some(slowed);
+            return;
+        }
+        for (_, time) in self
+            .terms
+            .iter_mut()
+            .filter(|(what, _)| *what != "interrupt")
+        {
+            *time = slowed.packet(*time);
+        }
+        self.terms.push((AWAY, slowed.away));
+    }
+
+    /// What goes out this way is handled by servers: all that is neither the guest's nor the card's takes longer.
+    pub fn sent_by(&mut self, slowed: Slowed) {
+        let before: Time = self.terms.iter().map(|&(_, time)| time).sum();
+        let is_elses = |what: &str| ["guest transmit", "NIC"].contains(&what);
+        for (_, time) in self.terms.iter_mut().filter(|(what, _)| !is_elses(what)) {
+            *time = slowed.packet(*time);
+        }
+        self.terms.push((AWAY, slowed.away));
+        let after: Time = self.terms.iter().map(|&(_, time)| time).sum();
+        self.in_front = self.in_front.saturating_add(after - before);
+    }
 }
 
 impl super::Service {

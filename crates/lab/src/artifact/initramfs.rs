@@ -2,8 +2,7 @@
 
 use super::modules::LATER;
 use super::output;
-use crate::init::{ADDITIONS, HOST_PROGRAM, MODULES};
-use crate::open_vswitch;
+use crate::init::{ADDITIONS, HOST_PROGRAM, LATER_MODULES, MODULES};
 use crate::{At, Programs, Result};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs;
@@ -61,7 +60,7 @@ impl Initramfs<'_> {
             copy_files(modules, &inside(root, MODULES))?;
             let later = modules.join(LATER);
             if later.is_dir() {
-                copy_files(&later, &addition(open_vswitch::MODULES))?;
+                copy_files(&later, &addition(LATER_MODULES))?;
             }
         }
         for (place, source) in &self.additions {

@@ -12,7 +12,7 @@ use crate::{
     plan::{
         Impossible, InputError, InterfaceName, Measured, Missing, NamedTask, Needs, Period,
         SchedulerName, Service, TaskNeeds, Unit, Vm,
-        receive::Slowed,
+        slowed::Slowed,
         way::{Flow, Passage, Queue, Traveller, Way, passages},
     },
     task::Task,
