@@ -328,12 +328,18 @@ fn install(kernel: &DistributionKernel, build: &Path) {
     std::fs::copy(&kernel.image, build.join("bzImage")).unwrap();
     let modules = build.join("lib/modules").join(&kernel.release);
     std::fs::create_dir_all(&modules).unwrap();
-    for module in std::fs::read_dir(&kernel.host_modules).unwrap() {
-        let module = module.unwrap();
-        let name = module.file_name().into_string().unwrap();
-        // It has its number in the load order first.
-        let (_, name) = name.split_once('-').unwrap();
-        std::fs::copy(module.path(), modules.join(name)).unwrap();
+    for directory in [
+        kernel.host_modules.clone(),
+        kernel.host_modules.join("later"),
+    ] {
+        for module in std::fs::read_dir(directory).unwrap() {
+            let module = module.unwrap();
+            let name = module.file_name().into_string().unwrap();
+            // It has its number in the load order first; the directory of those that are loaded later has none.
+            if let Some((_, name)) = name.split_once('-') {
+                std::fs::copy(module.path(), modules.join(name)).unwrap();
+            }
+        }
     }
     let mut depmod = Command::new("depmod");
     depmod.arg("-b").arg(build).arg(&kernel.release);

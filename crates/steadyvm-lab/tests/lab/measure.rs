@@ -194,7 +194,8 @@ fn a_watch_follows_each_request_and_tells_which_term_is_broken() {
     let mut service = rt.connection().spawn(&serve).unwrap();
     service.wait_for_line("ready", PATIENCE).unwrap();
     send_requests(&host, 5);
-    let ranked = "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+    let ranked = "[host]\nenforce = \"none\"\n[[nic]]\nname = \"rt\"\nclass = \"rt\"\n\
+                  [[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
     for (plan, is_broken) in [(TERMS, false), (TIGHT, true)] {
         write(&host, "/run/watched.toml", &format!("{ranked}{plan}"));
         let words = "exec steadyvm watch /run/watched.toml --undo-at-stop 2> /run/watch.log";

@@ -265,10 +265,7 @@ fn a_thread_of_a_container_without_a_vm_keeps_its_budget() {
     let other = format!("{enter}; while :; do :; done");
     let other = host.connection().spawn(&["bash", "-c", &other]).unwrap();
     pod.describe(THREADS);
-    let thread = inside(
-        &host,
-        "ps -eLo tid=,comm= | sed -n 's/^ *\\([0-9]*\\) cycle0$/\\1/p'",
-    );
+    let thread = inside(&host, "grep -lx cycle0 /proc/[0-9]*/comm | cut -d / -f 3");
     let beside = "taskset -c 1 chrt -f 40 sh -c 'while :; do :; done' & neighbour=$!";
     for neighbours in [["", ""], [beside, "kill -9 $neighbour"]] {
         let share = share_of(&host, thread.trim(), 10, neighbours);
