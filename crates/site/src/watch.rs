@@ -104,7 +104,10 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
 /// # Errors
 /// Somebody else acts, or the journal cannot be read.
 pub fn undo_at_stop(control: &Control) -> Result<Undone> {
-    Ok(control.open_as(Actor::Person).undo_profile()?)
+    let undone = control.open_as(Actor::Person).undo_profile()?;
+    let directory = control.directory.as_path();
+    bounds::forget(directory).at("remove a file of", directory)?;
+    Ok(undone)
 }
 
 /// A watch at work.
