@@ -26,6 +26,8 @@ const ATTACKER_CPUS: u32 = 2;
 const ATTACKER_MEMORY_MIB: u32 = 160;
 /// An attack that is not ended ends after this.
 const LONGEST: Duration = Duration::from_secs(600);
+/// An attacker whose writes wait ends within this time: what a storm has left in a slow console is written first.
+const ENDING: Duration = Duration::from_secs(300);
 
 /// What one measurement gives.
 #[derive(Debug)]
@@ -149,7 +151,7 @@ impl AdversaryStation {
         attacking.wait_for_line("attacking", SERVICE_PATIENCE)?;
         let netrt = self.requests(load)?;
         attacking.signal(libc::SIGINT)?;
-        let finished = attacking.finish(SERVICE_PATIENCE)?;
+        let finished = attacking.finish(ENDING)?;
         if finished.status != Status::Exited(0) {
             let said = String::from_utf8_lossy(&finished.error);
             return Err(Error::machine(what, format!("{}: {said}", finished.status)));
