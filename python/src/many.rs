@@ -4,7 +4,7 @@
 
 use pyo3::prelude::*;
 use steadyvm_analysis::plan::{
-    InputError, cluster, random,
+    InputError, Measured, cluster, random,
     sweep::{self, Axis, Point},
 };
 
@@ -17,7 +17,7 @@ fn json(value: &impl serde::Serialize) -> PyResult<String> {
 fn points(py: Python<'_>, text: &str, axis: &str) -> PyResult<(Axis, Vec<Point>)> {
     py.allow_threads(|| {
         let axis = Axis::parse(axis)?;
-        let points = sweep::run(text, &axis)?;
+        let points = sweep::run(text, &axis, &Measured::default())?;
         Ok::<_, InputError>((axis, points))
     })
     .map_err(value_error)
