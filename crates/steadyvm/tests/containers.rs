@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+#[path = "support/cgroups.rs"]
+mod cgroups;
+
+use std::ffi::OsStr;
 
 /// Begins a thread called `cycle0` for each SIGUSR1, beside one called `log`.
 const PROGRAM: &str = r"
@@ -22,13 +24,9 @@ while True:
     signal.pause()
 ";
 
-/// Mounts of its own, with an own /run. `$G` is the pod's cgroup, and `start` begins the program there, or in `$1`. `budgets` are
-/// what `chrt` says of a process's threads of that name.
+/// `$G` is the pod's cgroup. `start` begins the program in the cgroup `$1`. `of` prints the policies of a process's threads whose
+/// names begin so.
 const PLACE: &str = r#"
-set -eu
-mount --make-rprivate /
-mount -t tmpfs none /run
-mkdir -p /run/steadyvm && chmod 755 /run/steadyvm
 mkdir -p "$G/container" "$G-other"
 service= watch= other=
 end() {
@@ -47,21 +45,10 @@ printf '[host]\ncpus = "0"\nscheduler = "pedf"\nenforce = "deadline"\n[[vm]]\nna
 class = "rt"\ninterface = "mpr"\nperiod = "100ms"\nbudget = "5ms"\nvcpus = 1\n' "$CGROUP" > /run/site.toml
 "#;
 
-/// The directory of cgroups, on this machine or one with systemd.
-fn cgroups() -> Option<&'static Path> {
-    let known = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup"].map(Path::new);
-    known
-        .into_iter()
-        .find(|it| it.join("cgroup.procs").exists())
-}
-
 #[test]
 fn threads_of_a_container_have_their_budget_as_soon_as_they_begin_and_are_undone() {
-    let Some(cgroups) = cgroups() else {
-        panic!("this machine has no cgroups, by which containers are known");
-    };
     let cgroup = format!("/steadyvm-test-pod-{}", std::process::id());
-    let group = cgroups.join(cgroup.trim_start_matches('/'));
+    let group = cgroups::root().join(cgroup.trim_start_matches('/'));
     // The looks without an event are 30 s apart: a thread that is not heard of takes longer.
     let script = format!(
         r#"{PLACE}
@@ -86,18 +73,12 @@ fn threads_of_a_container_have_their_budget_as_soon_as_they_begin_and_are_undone
         "$S" undo > /run/undone
         of $service cycle | grep -c SCHED_OTHER"#
     );
-    let done = Command::new("unshare")
-        .args(["--mount", "bash", "-c", &script])
-        .env("S", env!("CARGO_BIN_EXE_steadyvm"))
-        .env("G", &group)
-        .env("CGROUP", &cgroup)
-        .env("PROGRAM", PROGRAM)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}\n{error}");
+    let variables: &[(&str, &OsStr)] = &[
+        ("G", group.as_ref()),
+        ("CGROUP", cgroup.as_ref()),
+        ("PROGRAM", PROGRAM.as_ref()),
+    ];
+    let (said, error) = cgroups::printed(&script, variables);
     assert_eq!(said, "heard\nheard\nheard\n1\n3\n1\n2\n", "{error}");
     assert!(!group.exists());
 }

@@ -3,16 +3,14 @@
 
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+#[path = "support/cgroups.rs"]
+mod cgroups;
 
-/// Mounts of its own, with an own /run. `$G` is the unit's cgroup. `start` begins its program, as systemd does: a process enters
+use std::ffi::OsStr;
+
+/// `$G` is the unit's cgroup. `start` begins its program, as systemd does: a process enters
 /// the cgroup, then the program begins. Bash's `wait` returns when it has ended.
 const PLACE: &str = r#"
-set -eu
-mount --make-rprivate /
-mount -t tmpfs none /run
-mkdir -p /run/steadyvm && chmod 755 /run/steadyvm
 mkdir -p "$G"
 service= watch=
 end() { for process in $service $watch; do kill $process || :; wait $process || :; done; rmdir "$G"; }
@@ -24,21 +22,10 @@ await() { until [ "$(rank)" = "$1" ]; do :; done; }
 printf '[[host_service]]\nunit = "%s"\nrank = 7\n' "$UNIT" > /run/site.toml
 "#;
 
-/// The directory of cgroups where systemd keeps its units, on this machine or one with systemd.
-fn units() -> Option<&'static Path> {
-    let known = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup"].map(Path::new);
-    known
-        .into_iter()
-        .find(|it| it.join("cgroup.procs").exists())
-}
-
 #[test]
 fn a_service_that_starts_again_is_heard_of_and_ranked_at_once_and_undone() {
-    let Some(units) = units() else {
-        panic!("this machine has no cgroups, by which units are known");
-    };
     let unit = format!("steadyvm-test-{}.service", std::process::id());
-    let group = units.join("system.slice").join(&unit);
+    let group = cgroups::root().join("system.slice").join(&unit);
     // The looks without an event are 30 s apart: a start that is not heard of takes longer.
     let script = format!(
         r#"{PLACE}
@@ -54,17 +41,8 @@ fn a_service_that_starts_again_is_heard_of_and_ranked_at_once_and_undone() {
         kill $watch; wait $watch || :; watch=
         "$S" undo > /run/undone; rank"#
     );
-    let done = Command::new("unshare")
-        .args(["--mount", "bash", "-c", &script])
-        .env("S", env!("CARGO_BIN_EXE_steadyvm"))
-        .env("G", &group)
-        .env("UNIT", &unit)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}\n{error}");
+    let variables: &[(&str, &OsStr)] = &[("G", group.as_ref()), ("UNIT", unit.as_ref())];
+    let (said, error) = cgroups::printed(&script, variables);
     assert_eq!(said, "0\nranked\nheard\nheard\nheard\n1\n0\n", "{error}");
     assert!(!group.exists());
 }

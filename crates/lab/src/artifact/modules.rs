@@ -35,7 +35,8 @@ pub const HOST_MODULES: &[&str] = &[
     "igbvf",
 ];
 /// What a host loads only when it is told to, from [`LATER`]: with it come connection tracking and more.
-pub const LATER_MODULES: &[&str] = &["openvswitch"];
+/// libcrc32c of Linux 6.12 and before asks for the algorithm as it begins, which its dependencies do not have.
+pub const LATER_MODULES: &[&str] = &["crc32c_generic", "openvswitch"];
 /// The directory beside a host's other modules that has these.
 pub const LATER: &str = "later";
 /// What a guest needs.

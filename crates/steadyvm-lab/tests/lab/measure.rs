@@ -170,7 +170,7 @@ fn a_plans_terms_are_measured_both_ways() {
 fn counted(host: &EmulatedHost) -> Vec<(u64, u64)> {
     let status = json(&inside(
         host,
-        "steadyvm status /run/watched.toml --json || true",
+        "steadyvm status /run/watched.toml --json || [ $? = 1 ]",
     ));
     let terms = status["checks"]["vms"][0]["terms"].as_array().cloned();
     let number = |term: &Value, key: &str| term[key].as_u64().unwrap_or(0);
@@ -202,7 +202,8 @@ fn a_watch_follows_each_request_and_tells_which_term_is_broken() {
         let watch = host.connection().spawn(&["sh", "-c", words]).unwrap();
         inside(
             &host,
-            "until steadyvm status /run/watched.toml --json | grep -q '\"checks\": {'; do :; done",
+            "timeout 100 sh -c 'until steadyvm status /run/watched.toml --json | grep -q \"checks.: {\"; do :; done' \
+             || { cat /run/watch.log; exit 1; }",
         );
         let until = std::time::Instant::now() + PATIENCE;
         let mut terms = counted(&host);
@@ -213,7 +214,7 @@ fn a_watch_follows_each_request_and_tells_which_term_is_broken() {
         }
         eprintln!(
             "{}",
-            inside(&host, "steadyvm status /run/watched.toml || true")
+            inside(&host, "steadyvm status /run/watched.toml || [ $? = 1 ]")
         );
         let over: u64 = terms.iter().map(|(_, over)| over).sum();
         assert_eq!(over > 0, is_broken, "{terms:?}");
