@@ -59,11 +59,16 @@ impl Checker {
         profile: &Profile,
         machine: &Machine,
     ) -> Option<String> {
-        if self.planned != planned {
-            // What was found is of another plan.
-            self.checks.vms.clear();
-            self.checks.broken.clear();
+        let is_another = self.planned != planned;
+        if is_another {
+            self.checks = Checks::default();
+            self.news = News::default();
             self.planned = planned;
+            self.due = None;
+        }
+        if is_another || self.planned.is_empty() {
+            // What is written down is of another plan, or of a watch before. The next look writes it, if this fails.
+            let _ = super::forget(&self.directory);
         }
         if self.planned.is_empty() {
             // No program stays where nothing is checked.
@@ -200,4 +205,42 @@ fn cards(profile: &Profile, machine: &Machine, threads: &[Thread]) -> Cards {
         cards.interrupts.extend(interrupts);
     }
     cards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(allowed_ns: u64) -> Planned {
+        Planned {
+            vm: "web".into(),
+            services: vec!["http".into()],
+            lacks: None,
+            allowed_ns: [Some(allowed_ns); STAGES],
+        }
+    }
+
+    /// Nobody reads that a bound is broken which is no longer that of the plan.
+    #[test]
+    fn what_was_found_of_another_plan_or_by_a_watch_before_is_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let found = || {
+            Checks::default().write(place.path()).unwrap();
+            Checks::read(place.path()).is_some()
+        };
+        let (profile, machine) = (Profile::default(), Machine::real());
+        let mut checker = Checker::new(place.path());
+        for (plan, stays) in [
+            (Vec::new(), false),
+            (vec![planned(1)], false),
+            (vec![planned(1)], true),
+            (vec![planned(2)], false),
+            (Vec::new(), false),
+        ] {
+            assert!(found());
+            // Whether this kernel lets it follow anything is no matter.
+            let _ = checker.follow(plan, &profile, &machine);
+            assert_eq!(Checks::read(place.path()).is_some(), stays);
+        }
+    }
 }
