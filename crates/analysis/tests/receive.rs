@@ -56,7 +56,7 @@ fn file(scheduler: &str, cpus: u32, vms: &[Asked], with_receive: bool) -> String
             share.into_iter()
         };
         let keys: Vec<String> = share(["budget", "napi_threads"], vm.polls)
-            .chain(share(["vhost", "workers"], vm.vhost))
+            .chain(share(["vhost_budget", "workers"], vm.vhost))
             .collect();
         if with_receive && !keys.is_empty() {
             let _ = write!(
@@ -144,7 +144,7 @@ fn a_plan_that_fits_without_what_is_received_and_not_with_it_is_refused() {
         let host = HOST.replace("pedf", scheduler);
         let vm = "[[vm]]\nname = \"web\"\nbudget = \"6ms\"\nperiod = \"10ms\"\n";
         assert!(plan(&format!("{host}{vm}")).feasible);
-        let more = "nic = \"eth0\"\nreceive = { budget = \"2ms\", vhost = \"2ms\" }\n";
+        let more = "nic = \"eth0\"\nreceive = { budget = \"2ms\", vhost_budget = \"2ms\" }\n";
         let report = plan(&format!("{host}{vm}{more}"));
         assert!(!report.feasible);
         let why = &report.explanations[0].text;
@@ -153,8 +153,7 @@ fn a_plan_that_fits_without_what_is_received_and_not_with_it_is_refused() {
             "{why}"
         );
         // An ordinary VM's counts as well.
-        let ordinary =
-            "[[vm]]\nname = \"bulk\"\nclass = \"best-effort\"\nreceive = { vhost = \"4ms\" }\n";
+        let ordinary = "[[vm]]\nname = \"bulk\"\nclass = \"best-effort\"\nreceive = { vhost_budget = \"4ms\" }\n";
         let report = plan(&format!("{host}{vm}{ordinary}"));
         assert!(!report.feasible, "{report:?}");
         let less = ordinary.replace("4ms", "2ms");
@@ -178,8 +177,7 @@ fn what_a_program_bounds_is_no_server_and_ext_comes_after_those() {
 
 #[test]
 fn budgets_that_the_kernel_does_not_take_are_refused_with_their_thread() {
-    let vm =
-        "[[vm]]\nname = \"web\"\nrt = false\nreceive = { vhost = \"5us\", period = \"50us\" }\n";
+    let vm = "[[vm]]\nname = \"web\"\nrt = false\nreceive = { vhost_budget = \"5us\", period = \"50us\" }\n";
     let report = plan(&format!("{HOST}{vm}"));
     assert!(!report.feasible);
     let is_told = |what: &str| {
@@ -213,7 +211,7 @@ fn a_services_bound_has_its_servers() {
     let with = ways(polls);
     // 2 (P - Q), and two packets of 10 us at a fifth of a CPU.
     assert_eq!(with - without, 1_600_000 + 2 * 40_000);
-    let both = polls.replace("period", "vhost = \"100us\", period");
+    let both = polls.replace("period", "vhost_budget = \"100us\", period");
     // Both are away, the slower one sets the rate, and the worker carries the response, too.
     assert_eq!(
         ways(&both) - without,

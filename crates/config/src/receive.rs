@@ -78,8 +78,11 @@ impl ReceiveBudget {
             (None, Some(Count(rate))) => Some(of_rate(rate, packet_ns, period_ns)?),
             (None, None) => None,
         };
-        if budget_ns.is_none() && self.vhost.is_none() {
-            return Err(("it bounds nothing", "write `budget`, or `rate`, or `vhost`"));
+        if budget_ns.is_none() && self.vhost_budget.is_none() {
+            return Err((
+                "it bounds nothing",
+                "write `budget`, or `rate`, or `vhost_budget`",
+            ));
         }
         let share = |total_ns: Option<i64>, threads: Option<Count>| {
             let threads = threads.map_or(1, |Count(threads)| threads);
@@ -98,7 +101,7 @@ impl ReceiveBudget {
             period_ns,
             packet_ns,
             polls,
-            vhost: share(self.vhost.map(|Written(ns)| ns), self.workers)?,
+            vhost: share(self.vhost_budget.map(|Written(ns)| ns), self.workers)?,
         })
     }
 }
@@ -160,7 +163,7 @@ mod tests {
             budget: None,
             rate: None,
             napi_threads: None,
-            vhost: None,
+            vhost_budget: None,
             workers: None,
             period: None,
             packet: None,
@@ -203,21 +206,21 @@ mod tests {
             ),
             (
                 ReceiveBudget {
-                    vhost: time(10_000_001),
+                    vhost_budget: time(10_000_001),
                     ..budget()
                 },
                 "longer",
             ),
             (
                 ReceiveBudget {
-                    vhost: time(0),
+                    vhost_budget: time(0),
                     ..budget()
                 },
                 "nothing",
             ),
             (
                 ReceiveBudget {
-                    vhost: time(-1),
+                    vhost_budget: time(-1),
                     ..budget()
                 },
                 "nothing",
@@ -240,7 +243,7 @@ mod tests {
             ),
             (
                 ReceiveBudget {
-                    vhost: time(9_000),
+                    vhost_budget: time(9_000),
                     workers: Some(Count(0)),
                     ..budget()
                 },
@@ -248,7 +251,7 @@ mod tests {
             ),
             (
                 ReceiveBudget {
-                    vhost: time(9_000),
+                    vhost_budget: time(9_000),
                     period: time(999),
                     ..budget()
                 },
@@ -270,7 +273,7 @@ mod tests {
                 budget: rate.is_none().then_some(Written(total)),
                 rate: rate.map(Count),
                 napi_threads: Some(Count(threads)),
-                vhost: Some(Written(total)),
+                vhost_budget: Some(Written(total)),
                 workers: Some(Count(threads)),
                 period: Some(Written(period)),
                 packet: Some(Written(packet)),

@@ -150,9 +150,9 @@ fn of_workers(
     }
     if let Some(rank) = fifo(vm.vhost(by_ext)) {
         let to_do = if vm.class.vhost_is_built_in {
-            "bound them: receive = { vhost = \"2ms\" }; or give the VM a budget, or its class vhost = \"normal\""
+            "bound them: receive = { vhost_budget = \"2ms\" }; or give the VM a budget, or its class vhost = \"normal\""
         } else {
-            "bound them: receive = { vhost = \"2ms\" }; or write vhost = \"normal\" in its class"
+            "bound them: receive = { vhost_budget = \"2ms\" }; or write vhost = \"normal\" in its class"
         };
         let why = format!(
             "its guest can keep CPUs from all below rank {rank}: its vhost workers have no bound"
@@ -164,7 +164,7 @@ fn of_workers(
     }
     let why = "its guest, and a flood to it, take CPU time from other normal threads: its vhost workers have no bound, unless \
                its cgroup has a quota (cpu.max) with its VCPUs in it";
-    let to_do = "bound them: receive = { vhost = \"2ms\" }";
+    let to_do = "bound them: receive = { vhost_budget = \"2ms\" }";
     Some((WORKING, why.to_owned(), to_do))
 }
 

@@ -423,7 +423,7 @@ mod tests {
     /// What the plan has counted is what threads get, where it has a CPU for them.
     #[test]
     fn what_receives_for_a_vm_runs_on_the_cpus_of_its_plan() {
-        let more = "class = \"best-effort\"\nreceive = { vhost = \"3ms\", workers = 2 }\n";
+        let more = "class = \"best-effort\"\nreceive = { vhost_budget = \"3ms\", workers = 2 }\n";
         let text = FILE
             .replace("class = \"best-effort\"\n", more)
             .replace("gedf", "pedf");

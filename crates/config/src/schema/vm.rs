@@ -153,13 +153,13 @@ table! {
 
 table! {
     section "`receive` of a VM";
-    /// CPU time that packets to the VM may cost the host, and its vhost workers. One of `budget`, `rate` and `vhost` is needed.
+    /// CPU time that packets to the VM may cost the host, and its vhost workers. One of `budget`, `rate` and `vhost_budget` is needed.
     ///
     /// `budget` and `rate` bound what receives by the VM's `nic`. Where a function brings its packets, its NAPI threads share the
     /// budget evenly, and each has its part from `SCHED_DEADLINE`. Where an XDP program sorts the card's packets (`way`), it takes each
     /// packet's cost as equal, and drops those that are over the budget at the card, before the host works for them.
     ///
-    /// `vhost` bounds the VM's vhost workers, which share it evenly and have it from `SCHED_DEADLINE`, with any card and class.
+    /// `vhost_budget` bounds the VM's vhost workers, which share it evenly and have it from `SCHED_DEADLINE`, with any card and class.
     ///
     /// `SCHED_DEADLINE` goes before all ranks, for so long as the budget says. So the plan counts these budgets with those of VCPUs,
     /// unless `way = "xdp"`, and refuses what does not fit beside them. A thread with such a budget has no `path_cpus`.
@@ -173,7 +173,7 @@ table! {
         /// NAPI threads of the VM's function; one that has more is not served
         napi_threads: Option<Count> = "1",
         /// CPU time in each period of the VM's vhost workers
-        vhost: Option<Written> = "no bound",
+        vhost_budget: Option<Written> = "no bound",
         /// vhost workers; a VM that has more is not served
         workers: Option<Count> = "1",
         /// of the budgets, `"1us"` to `"4s"`, with `SCHED_DEADLINE` `"100us"` at least; of packets one whole budget may come at once

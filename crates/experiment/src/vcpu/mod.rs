@@ -41,6 +41,8 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// Rounds: every condition under every mechanism once each.
     pub rounds: u64,
+    /// Parts that are measured in so many of the first rounds only.
+    pub rounds_of: Vec<(Part, u64)>,
     /// Length of a window in which CPU time is counted and jobs are released, in seconds.
     pub window_s: u64,
     /// Jobs of each domain's task in all rounds together, at least.
@@ -52,6 +54,13 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many of the rounds measure a part: the last that is said of it, at most all of them.
+    fn rounds_of(&self, part: Part) -> u64 {
+        let said = self.rounds_of.iter().rev().find(|(of, _)| *of == part);
+        said.map_or(self.rounds, |(_, rounds)| *rounds)
+            .min(self.rounds)
+    }
+
     /// Refuses what cannot be measured.
     ///
     /// # Errors
@@ -59,7 +68,7 @@ impl Options {
     pub fn check(&self) -> Result<()> {
         let wrong = if self.parts.is_empty() {
             "there must be at least one part"
-        } else if self.rounds == 0 {
+        } else if self.rounds == 0 || self.rounds_of.iter().any(|(_, rounds)| *rounds == 0) {
             "there must be at least one round"
         } else if self.window_s == 0 {
             "a window lasts a second at least"
@@ -137,10 +146,15 @@ impl rounds::Plan for Experiment<'_> {
     }
 
     fn measure(&self, place: &mut Place, cell: Cell, round: u64) -> Result<Sample> {
+        let part = cell.condition.part();
+        if round >= self.options.rounds_of(part) {
+            return Ok(Sample::LeftOut);
+        }
+        let rounds = self.options.rounds_of(Part::Domains).max(1);
         let load = Load {
             seed: self.options.seed.wrapping_add(round),
             window_s: self.options.window_s,
-            jobs: self.options.jobs.div_ceil(self.options.rounds.max(1)),
+            jobs: self.options.jobs.div_ceil(rounds),
             requests: self.options.requests,
         };
         place.measure(cell, load)
@@ -178,6 +192,7 @@ mod tests {
         let options = Options {
             parts: Part::ALL.into(),
             rounds: 1,
+            rounds_of: Vec::new(),
             window_s: 1,
             jobs: 1,
             requests: 1,
@@ -187,6 +202,7 @@ mod tests {
         for spoil in [
             |it: &mut Options| it.parts.clear(),
             |it: &mut Options| it.rounds = 0,
+            |it: &mut Options| it.rounds_of.push((Part::Work, 0)),
             |it: &mut Options| it.window_s = 0,
             |it: &mut Options| it.requests = 0,
         ] {
@@ -194,6 +210,21 @@ mod tests {
             spoil(&mut options);
             assert!(options.check().is_err(), "{options:?}");
         }
+    }
+
+    #[test]
+    fn a_part_is_measured_in_the_rounds_that_are_said_of_it() {
+        let options = Options {
+            parts: Part::ALL.into(),
+            rounds: 30,
+            rounds_of: vec![(Part::Work, 3), (Part::Quantum, 99), (Part::Work, 4)],
+            window_s: 1,
+            jobs: 1,
+            requests: 1,
+            seed: 1,
+        };
+        let rounds = Part::ALL.map(|part| options.rounds_of(part));
+        assert_eq!(rounds, [30, 30, 30, 4, 30]);
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub enum Sample {
     Work(Work),
     /// The RT VCPU's jobs alone, its CPU time and that of the one below it.
     Quantum(Domains),
+    /// Nothing: this round does not measure the cell's part.
+    LeftOut,
 }
 
 /// What the domains did.

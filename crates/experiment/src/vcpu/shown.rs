@@ -131,10 +131,15 @@ fn shares(record: &Record) -> Grid {
         name.chain(shares).collect()
     };
     let columns = conditions.iter().map(|it| it.short());
+    let first = conditions
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let of = |it: Mechanism| record.at(it.title(), &first).rounds("share").len();
+    let windows = Mechanism::ALL.map(of).into_iter().max().unwrap_or(0);
     Grid {
         title: format!(
-            "Table 4.2: share of an RT VCPU with 4 ms granted in every 10 ms, %; n = {} windows",
-            record.rounds
+            "Table 4.2: share of an RT VCPU with 4 ms granted in every 10 ms, %; n = {windows} windows"
         ),
         words: 1,
         headers: std::iter::once(String::new()).chain(columns).collect(),

@@ -127,7 +127,7 @@ fn bound_workers(
     }
     without_path_cpus(&profile.class).map_err(|what| HostError::BadInput {
         what: at(&profile.place, &what),
-        fix: "leave `path_cpus` out, or `vhost` of `receive`".into(),
+        fix: "leave `path_cpus` out, or `vhost_budget` of `receive`".into(),
     })?;
     let all = (&vm.vhost_workers[..], &profile.vhost_budgets[..]);
     let why = "so that its vhost workers take no more CPU time than that, whatever its guest and others send";

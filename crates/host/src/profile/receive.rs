@@ -31,7 +31,7 @@ pub(super) fn budgets(name: &str, vm: &Vm) -> Result<ReceiveBudgets, HostError> 
     if vm.nic.is_none() && servers.polls.is_some() {
         return Err(refuse((
             "its budget is of packets of a shared card, and the VM names none",
-            "write `nic`, the card that its packets come by, or only `vhost`",
+            "write `nic`, the card that its packets come by, or only `vhost_budget`",
         )));
     }
     let positive = |ns: i64| u64::try_from(ns).unwrap_or_default();

@@ -93,7 +93,7 @@ fn an_ordinary_vms_function_and_workers_get_their_budgets_and_keep_them() {
     let (host, directory) = (host_with_functions(), directory());
     let before = host.state();
     let control = control(&host, &directory);
-    let bound = limited().replace("budget =", "vhost = \"3ms\", budget =");
+    let bound = limited().replace("budget =", "vhost_budget = \"3ms\", budget =");
     let ordinary = bound.replace("\"rt\"\nnic", "\"best-effort\"\nnic");
     assert_ne!(ordinary, bound);
     let worker = Scheduling::deadline(3_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
@@ -117,7 +117,7 @@ fn an_ordinary_vms_function_and_workers_get_their_budgets_and_keep_them() {
 fn a_vms_workers_are_bounded_whatever_brings_its_packets() {
     let (host, directory) = (host(), directory());
     let control = control(&host, &directory);
-    let file = "[[vm]]\nname = \"rt\"\nreceive = { vhost = \"3ms\" }\n";
+    let file = "[[vm]]\nname = \"rt\"\nreceive = { vhost_budget = \"3ms\" }\n";
     control.apply_profile(&profile(file)).unwrap();
     let worker = Scheduling::deadline(3_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
     assert_eq!(scheduling(&host, 109), worker);

@@ -19,6 +19,9 @@ pub struct Args {
     /// Rounds: every condition under every mechanism once each.
     #[arg(long, value_name = "R", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
+    /// Measure a part in the first rounds only, such as quantum=4; may be given several times.
+    #[arg(long, value_name = "PART=R", value_parser = rounds_of)]
+    rounds_of: Vec<(PartName, u64)>,
     /// Length of each measurement, in seconds.
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=20))]
     window_s: u64,
@@ -68,6 +71,19 @@ impl From<PartName> for Part {
     }
 }
 
+/// A part, and in how many rounds it is measured.
+fn rounds_of(text: &str) -> Result<(PartName, u64), String> {
+    let (part, rounds) = text
+        .split_once('=')
+        .ok_or("write PART=R, such as quantum=4")?;
+    let part = <PartName as clap::ValueEnum>::from_str(part, false)
+        .map_err(|_| "the parts are share, domains, netrt, work and quantum".to_owned())?;
+    match rounds.parse() {
+        Ok(rounds @ 1..=1000) => Ok((part, rounds)),
+        _ => Err("use 1 to 1000 rounds".to_owned()),
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let parts = args.parts.iter().map(|name| Part::from(*name));
@@ -78,6 +94,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             parts.collect()
         },
         rounds: args.rounds,
+        rounds_of: args
+            .rounds_of
+            .iter()
+            .map(|(name, rounds)| (Part::from(*name), *rounds))
+            .collect(),
         window_s: args.window_s,
         jobs: args.jobs,
         requests: args.requests,
