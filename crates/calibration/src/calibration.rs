@@ -7,6 +7,7 @@ use steadyvm_config::{Written, quoted, written};
 
 use crate::cost::Cost;
 use crate::date::{date, unix_s};
+use crate::stale::MOST_DAYS;
 
 /// The file's version; it changes when a key changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -40,6 +41,8 @@ pub struct Calibration {
     pub interruption: Option<Cost>,
     /// Receiving one packet for a VM: CPU time of what polls for it and of its vhost workers.
     pub packet: Option<Cost>,
+    /// When that was measured, where it is kept from an earlier calibration, in seconds after 1970.
+    pub packet_unix_s: Option<u64>,
 }
 
 /// What is no calibration, and why.
@@ -74,6 +77,7 @@ struct Figures {
     p99: Written,
     max: Written,
     working_set_kib: Option<u64>,
+    date: Option<String>,
 }
 
 impl Calibration {
@@ -96,12 +100,9 @@ impl Calibration {
         }
         let text: Text = toml::from_str(text).map_err(wrong)?;
         debug_assert_eq!(text.schema_version, schema_version);
-        let Some(unix_s) = unix_s(&text.date) else {
-            let date = text.date.escape_default();
-            return Err(Unreadable(format!(
-                "its date \"{date}\" is none such as 2026-11-29T12:00:00Z"
-            )));
-        };
+        let unix_s = date_of(&text.date)?;
+        let packet_date = text.packet.as_ref().and_then(|it| it.date.as_deref());
+        let packet_unix_s = packet_date.map(date_of).transpose()?;
         let working_set_kib = (text.cache_reload.as_ref()).and_then(|it| it.working_set_kib);
         Ok(Self {
             unix_s,
@@ -117,7 +118,21 @@ impl Calibration {
             timer: cost("timer", text.timer)?,
             interruption: cost("interruption", text.interruption)?,
             packet: cost("packet", text.packet)?,
+            packet_unix_s,
         })
+    }
+
+    /// Keeps a packet's cost from an earlier calibration that counts, where this one has none: when it was measured. Measuring it
+    /// takes a VM that gets packets. One that is older than a calibration may be is not kept.
+    pub fn keep_packet(&mut self, earlier: &Self) -> Option<u64> {
+        let measured_s = earlier.packet_unix_s.unwrap_or(earlier.unix_s);
+        let age_s = self.unix_s.saturating_sub(measured_s);
+        if self.packet.is_some() || age_s > MOST_DAYS * 86_400 {
+            return None;
+        }
+        self.packet = earlier.packet;
+        self.packet_unix_s = self.packet.map(|_| measured_s);
+        self.packet_unix_s
     }
 
     /// Each cost with its name.
@@ -164,9 +179,22 @@ impl Calibration {
             if let (true, Some(kib)) = (name == "cache_reload", self.working_set_kib) {
                 let _ = writeln!(text, "working_set_kib = {kib}");
             }
+            if let (true, Some(unix_s)) = (name == "packet", self.packet_unix_s) {
+                let _ = writeln!(text, "date = \"{}\"", date(unix_s));
+            }
         }
         text
     }
+}
+
+fn date_of(text: &str) -> Result<u64, Unreadable> {
+    let wrong = || {
+        let text = text.escape_default();
+        Unreadable(format!(
+            "its date \"{text}\" is none such as 2026-11-29T12:00:00Z"
+        ))
+    };
+    unix_s(text).ok_or_else(wrong)
 }
 
 fn cost(name: &str, figures: Option<Figures>) -> Result<Option<Cost>, Unreadable> {
@@ -180,6 +208,11 @@ fn cost(name: &str, figures: Option<Figures>) -> Result<Option<Cost>, Unreadable
     if figures.working_set_kib.is_some() && name != "cache_reload" {
         return Err(Unreadable(format!(
             "[{name}] has a working_set_kib, which is of cache_reload alone"
+        )));
+    }
+    if figures.date.is_some() && name != "packet" {
+        return Err(Unreadable(format!(
+            "[{name}] has a date, which is of packet alone"
         )));
     }
     let cost = Cost {
@@ -224,6 +257,7 @@ pub(crate) mod tests {
             timer: cost(5_000),
             interruption: cost(20_000),
             packet: cost(4_000),
+            packet_unix_s: None,
         }
     }
 
@@ -245,12 +279,13 @@ pub(crate) mod tests {
         fn what_is_written_reads_back(
             costs in proptest::array::uniform7(any_cost()), kernel in ".*", cpu in ".*", vms in any::<u32>(),
             kib in proptest::option::of(0_u64..1 << 30), unix_s in 0_u64..253_402_300_800,
+            of_packet in proptest::option::of(0_u64..253_402_300_800),
         ) {
             let [context_switch, cache_reload, migration, wake_up, timer, interruption, packet] = costs;
             let working_set_kib = kib.filter(|_| cache_reload.is_some());
             let whole = Calibration {
                 unix_s, kernel, cpu, vms, seconds: 10, context_switch, cache_reload, working_set_kib, migration,
-                wake_up, timer, interruption, packet,
+                wake_up, timer, interruption, packet, packet_unix_s: of_packet.filter(|_| packet.is_some()),
             };
             prop_assert_eq!(Calibration::parse(&whole.text()), Ok(whole));
         }
@@ -269,6 +304,32 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_packets_cost_is_kept_with_its_own_date_until_it_is_too_old() {
+        const DAY_S: u64 = 86_400;
+        let first = calibration();
+        let later = |days: u64| Calibration {
+            unix_s: first.unix_s + days * DAY_S,
+            packet: None,
+            ..calibration()
+        };
+        let mut second = later(80);
+        assert_eq!(second.keep_packet(&first), Some(first.unix_s));
+        assert_eq!(second.packet, first.packet);
+        assert_eq!(Calibration::parse(&second.text()), Ok(second.clone()));
+        // Its date is its own, not that of the file which it was kept in.
+        let mut third = later(91);
+        assert_eq!(third.keep_packet(&second), None);
+        assert_eq!(third.packet, None);
+        // What was measured anew stays.
+        let mut fourth = Calibration {
+            packet: first.timer,
+            ..later(1)
+        };
+        assert_eq!(fourth.keep_packet(&first), None);
+        assert_eq!(fourth.packet, first.timer);
+    }
+
+    #[test]
     fn a_wrong_text_is_told_with_what_is_wrong() {
         let right = calibration().text();
         for (from, to, said) in [
@@ -281,6 +342,12 @@ pub(crate) mod tests {
             ("\"1.234us\"", "\"9 weeks\"", "time such as"),
             ("samples = 1000", "samples = 0", "no samples"),
             ("[timer]", "[timer]\nworking_set_kib = 1", "cache_reload"),
+            (
+                "[timer]",
+                "[timer]\ndate = \"2026-11-29T12:00:00Z\"",
+                "of packet alone",
+            ),
+            ("[packet]", "[packet]\ndate = \"yesterday\"", "none such as"),
         ] {
             let wrong = right.replacen(from, to, 1);
             assert_ne!(wrong, right, "{from}");

@@ -19,10 +19,11 @@ impl EmulatedHost {
         self.ip(&format!("link set dev {other} nomaster"))?;
         self.ip(&format!("link set dev {other} down"))?;
         self.ip(&format!("address flush dev {}", BULK.bridge()))?;
-        self.ip(&format!(
-            "link set dev {tap_of_other} master {}",
-            RT.bridge()
-        ))
+        // Making a function for passthrough took the card from its bridge.
+        for port in [card, tap_of_other] {
+            self.ip(&format!("link set dev {port} master {}", RT.bridge()))?;
+        }
+        Ok(())
     }
 
     /// Lets the CPU that takes all cards' interrupts take those of the RT network's card, and of its functions, once more:

@@ -6,7 +6,7 @@
 //! of packets or a TCP stream for one process, next to a periodic job of another. [`workload`] runs such jobs, and
 //! sporadic ones that take as long as they like or need the caches ([`computation`]). [`end_to_end`] is a job over two
 //! machines. [`memcached`] sends a key-value store its requests, [`sip`] a SIP server its calls.
-//! [`layer2`] publishes and subscribes a substation's Sampled Values and GOOSE. [`attack`] is what somebody who means harm does.
+//! [`connections`] are a machine's to itself. [`layer2`] publishes and subscribes a substation's Sampled Values and GOOSE. [`attack`] is what somebody who means harm does.
 //!
 //! The crate starts no process and knows no namespace: callers hand it sockets and text. It knows no
 //! experiment either.
@@ -14,6 +14,7 @@
 
 pub mod attack;
 pub mod computation;
+pub mod connections;
 pub mod end_to_end;
 pub mod flood;
 pub mod job;

@@ -72,6 +72,7 @@ mod tests {
             timer: cost(4),
             interruption: cost(5),
             packet: cost(6),
+            packet_unix_s: None,
         };
         Found {
             file: DEFAULT_FILE.into(),

@@ -573,6 +573,7 @@ mod tests {
             timer: None,
             interruption: None,
             packet: Some(cost),
+            packet_unix_s: None,
         });
         let with = |text: &str, state| {
             let source = Source::of(Path::new("steadyvm.toml"));

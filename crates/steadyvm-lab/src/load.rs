@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use steadyvm_load::netrt::ClientOptions;
-use steadyvm_load::{end_to_end, flood, netrt, stream};
+use steadyvm_load::{connections, end_to_end, flood, netrt, stream};
 
 use steadyvm_cli::output;
 
@@ -32,6 +32,13 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Attack(attack::Args),
+    /// TCP connections of this machine to itself, by 127.0.0.1.
+    ///
+    /// Each line asks for some requests, such as {"requests": 100, "bytes": 64, "open": 1}: to so many connections that are
+    /// open, in turn; with 0 each has its own, from connect to close. Answers how long each took, in nanoseconds.
+    #[allow(clippy::doc_markdown)] // JSON for a terminal
+    #[command(verbatim_doc_comment)]
+    Connections,
     Job(job::Args),
     Publish(layer2::Publish),
     Subscribe(layer2::Subscribe),
@@ -99,6 +106,15 @@ pub enum Protocol {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Attack(ref args) => args.run()?,
+        Verb::Connections => {
+            let server = connections::serve().context("cannot listen on 127.0.0.1")?;
+            serve(|line| {
+                let asked = serde_json::from_str(line).context("connections wants JSON")?;
+                Ok(serde_json::to_string(&connections::measure(
+                    server, &asked,
+                )?)?)
+            })?;
+        }
         Verb::Job(ref args) => job::run(args)?,
         Verb::Publish(ref args) => args.run()?,
         Verb::Subscribe(ref args) => args.run()?,

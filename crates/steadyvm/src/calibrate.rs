@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use steadyvm_calibration::measure::{self, MOST_SECONDS, Partner};
-use steadyvm_calibration::{Calibration, Cost, SCHEMA_VERSION, date, store};
+use steadyvm_calibration::store::Found;
+use steadyvm_calibration::{Calibration, Cost, Here, SCHEMA_VERSION, date, store};
 use steadyvm_host::{DEFAULT_STATE_DIRECTORY, HostControl, HostError, Machine, PacketAccount};
 use steadyvm_site::peers::{self, Role};
 
@@ -40,7 +41,8 @@ pub struct Args {
     /// A VM that gets packets meanwhile: what receiving one costs is measured, too
     ///
     /// The VM has a way of its own (nic). CPU time of the threads that receive for it is divided by the packets that its guest got,
-    /// ten times per second, for as long again as --seconds. Send it what it is to receive later.
+    /// ten times per second, for as long again as --seconds. Send it what it is to receive later. Without this option the figure that
+    /// was measured last is kept, for 90 days.
     #[arg(long, value_name = "VM")]
     receive: Option<String>,
     /// Print the figures as JSON
@@ -91,7 +93,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             notes.push("packet: the VM got hardly any".to_owned());
         }
     }
+    let earlier = Found::here(&args.out, &Here::of(&Machine::real()), now);
+    let kept = earlier.valid().and_then(|it| calibration.keep_packet(it));
     store::write(&args.out, &calibration)?;
+    if let Some(unix_s) = kept {
+        output::say(&format!(
+            "steadyvm: the cost of a packet is that of {}; --receive VM measures it again",
+            date(unix_s)
+        ));
+    }
     for note in &notes {
         output::say(&format!("steadyvm: not measured: {note}"));
     }

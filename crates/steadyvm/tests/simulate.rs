@@ -176,6 +176,7 @@ fn measured_costs_count_as_in_the_plan() {
         timer: cost(4),
         interruption: cost(5),
         packet: None,
+        packet_unix_s: None,
     };
     steadyvm_calibration::store::write(&file, &calibration).expect("written");
     let named = file.to_str().expect("a name");

@@ -122,6 +122,7 @@ pub fn measure(
             timer: Cost::of(&timer),
             interruption: Cost::of(&interruption),
             packet: None,
+            packet_unix_s: None,
         },
         notes,
     })

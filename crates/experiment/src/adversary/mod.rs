@@ -42,7 +42,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     row("7.3", HostKernel::V7_3, How::Stock),
     row(
         "7.3-rt-tuned",
@@ -52,6 +52,11 @@ const ROWS: [Row; 7] = [
     row("7.3-rt", HostKernel::V7_3Rt, How::Method(Method::PreemptRt)),
     row("7.3-rt-function", HostKernel::V7_3Rt, FUNCTION),
     row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
+    row(
+        "7.3-rt-passthrough",
+        HostKernel::V7_3Rt,
+        How::Method(Method::VfRanked),
+    ),
     row(
         "7.3-rt-function-budget",
         HostKernel::V7_3Rt,
@@ -79,7 +84,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         reading: &[
             "7.3 sets nothing. 7.3-rt-tuned is tuned's real-time profile, a peer, which sets a CPU aside for the real-time VM. \
              7.3-rt has method preempt-rt. function: the card puts the real-time VM's packets into the queue of a virtual \
-             function, which the host keeps. xdp: a program on the card hands them to the VM's tap. budget: the real-time VM's \
+             function, which the host keeps. xdp: a program on the card hands them to the VM's tap. passthrough: the VM has a \
+             function of the card itself. budget: the real-time VM's \
              packets may cost the host 2 ms of each 10 ms; a packet counts 200 us in the program.",
             "Attacks from outside send 5,000 frames per second; the neighbour's are as fast as its two VCPUs go. Attempts/s: \
              what the attacker's kernel was asked for.",

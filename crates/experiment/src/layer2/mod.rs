@@ -33,7 +33,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              Kernels are Debian's, unmodified.",
         reading: &[
             "bridge: the VMs' taps are ports of a bridge with the card. ovs: of Open vSwitch, whose datapath is the kernel's. \
-             macvtap: each VM has a macvtap above the card, and two of them want the streams. Rows without another word set nothing. steadyvm: the relay and its card have class rt. \
+             macvtap: each VM has a macvtap above the card, and two of them want the streams. passthrough: the relay has a \
+             function of the card itself. Rows without another word set nothing. steadyvm: the relay and its card have class rt. \
              threads: the same with threaded_napi. dedicated: a CPU for the relay's path alone.",
             "A time is how much longer a frame took than the fastest of the same measurement, from sending outside to the \
              subscriber in the VM: both ends have a clock of their own. Where no frame was fast, all are shown too fast.",
@@ -41,7 +42,7 @@ pub const EXPERIMENT: Experiment = Experiment {
              normal: the share of frames that a thread without a rank handed to the VM's device, by the kernel's tracepoints. \
              disorder: frames that came after a later one.",
             "Percentiles are nearest-rank, of all rounds. /first: over the first row's under the same condition. p99/stock: over \
-             the row of kernel 7.3 with the same way in and nothing set; with a 95 % interval.",
+             the row of kernel 7.3 (of passthrough 7.3-rt) with the same way in and nothing set; with a 95 % interval.",
         ],
         paper: None,
     },

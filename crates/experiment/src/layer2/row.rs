@@ -14,6 +14,8 @@ pub(super) enum Way {
     Macvtap,
     /// Open vSwitch, its datapath in the kernel, and a tap.
     OpenVswitch,
+    /// A function of the card, which the relay has itself. Not the host but the card hands it its frames.
+    Passthrough,
 }
 
 /// What is set on the host.
@@ -50,12 +52,12 @@ const fn row(name: &'static str, kernel: HostKernel, way: Way, set: Set) -> Row 
 }
 
 use HostKernel::{V7_3, V7_3Rt};
-use Way::{Bridge, Macvtap, OpenVswitch};
+use Way::{Bridge, Macvtap, OpenVswitch, Passthrough};
 
 const DEDICATED: Set = Set::Method(Method::Dedicated);
 
 /// All of them. The first of a way is what its others are held against.
-pub(super) const ROWS: [Row; 15] = [
+pub(super) const ROWS: [Row; 17] = [
     row("7.3-bridge", V7_3, Bridge, Set::Nothing),
     row("7.3-macvtap", V7_3, Macvtap, Set::Nothing),
     row("7.3-ovs", V7_3, OpenVswitch, Set::Nothing),
@@ -71,6 +73,13 @@ pub(super) const ROWS: [Row; 15] = [
     row("7.3-rt-bridge-threads", V7_3Rt, Bridge, Set::Threads),
     row("7.3-rt-macvtap-threads", V7_3Rt, Macvtap, Set::Threads),
     row("7.3-rt-bridge-dedicated", V7_3Rt, Bridge, DEDICATED),
+    row("7.3-rt-passthrough", V7_3Rt, Passthrough, Set::Nothing),
+    row(
+        "7.3-rt-passthrough-steadyvm",
+        V7_3Rt,
+        Passthrough,
+        Set::File,
+    ),
 ];
 
 /// Their settings, by which they are chosen.
@@ -121,6 +130,10 @@ mod tests {
         assert_eq!(stock_of("7.3-rt-bridge-steadyvm"), Some("7.3-bridge"));
         assert_eq!(stock_of("7.3-macvtap-steadyvm"), Some("7.3-macvtap"));
         assert_eq!(stock_of("7.3-rt-ovs-steadyvm"), Some("7.3-ovs"));
+        assert_eq!(
+            stock_of("7.3-rt-passthrough-steadyvm"),
+            Some("7.3-rt-passthrough")
+        );
         assert_eq!(stock_of("7.3-bridge"), None);
         assert_eq!(stock_of("7.3-macvtap"), None);
         for row in ROWS {

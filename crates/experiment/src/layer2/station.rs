@@ -30,6 +30,9 @@ const OTHERS_MEMORY_MIB: u32 = 160;
 const RELAYS_TAP: &str = "tap-rt";
 const BULKS_TAP: &str = "tap-bulk";
 
+/// For the command line of a kernel whose devices guests have.
+const PASSTHROUGH_WORDS: &str = "intel_iommu=on iommu=pt";
+
 /// What the guide has for a relay and the card of its process bus.
 const FILE: &str =
     "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
@@ -92,9 +95,14 @@ impl Layer2Station {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
+        let host = laboratory.host(row.setting.name, row.setting.kernel)?;
+        let iommu = row.way == Way::Passthrough;
+        let words = if iommu { PASSTHROUGH_WORDS } else { "" };
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host(row.setting.name, row.setting.kernel)?
+            kernel_words: format!("{} {words}", host.kernel_words),
+            iommu,
+            ..host
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
@@ -254,9 +262,19 @@ fn start_guests(
         }
         for card in &mut machine.cards {
             card.macvtap = way == Way::Macvtap;
+            if name == RELAY.0 && way == Way::Passthrough {
+                card.function = Some(host.make_function(RT, &card.mac)?);
+                // The others' packets come by the card as before.
+                host.ip(&format!("link set dev {} master {}", RT.name, RT.bridge()))?;
+            }
         }
         let guest = host.start_guest(&machine, &[RT], observer)?;
         host.set_network_up(&guest, name, RT.address(last))?;
+        let mut cards = machine.cards.iter();
+        if let Some(function) = cards.find_map(|card| card.function.as_deref()) {
+            guest.await_link()?;
+            host.function_to_interrupts_cpu(function)?;
+        }
         Ok(guest)
     };
     thread::scope(|scope| {

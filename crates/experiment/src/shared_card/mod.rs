@@ -43,7 +43,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 15] = [
     row("6.12", HostKernel::V6_12, How::Stock),
     row("6.12-profile", HostKernel::V6_12, STOCK_PROFILE),
     row("6.12-function", HostKernel::V6_12, FUNCTION),
@@ -58,8 +58,18 @@ const ROWS: [Row; 13] = [
     row("7.3-profile", HostKernel::V7_3, STOCK_PROFILE),
     row("7.3-function", HostKernel::V7_3, FUNCTION),
     row("7.3-rt", HostKernel::V7_3Rt, How::Method(Method::PreemptRt)),
+    row(
+        "7.3-rt-tuned",
+        HostKernel::V7_3Rt,
+        How::Method(Method::Tuned),
+    ),
     row("7.3-rt-function", HostKernel::V7_3Rt, FUNCTION),
     row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
+    row(
+        "7.3-rt-passthrough",
+        HostKernel::V7_3Rt,
+        How::Method(Method::VfRanked),
+    ),
     Row {
         own_card: true,
         ..row(
@@ -104,7 +114,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Rows without a word after the kernel set nothing (6.12, 7.3) or have method preempt-rt (6.12-rt, 7.3-rt). \
              profile: method stock-profile. function: the card puts the real-time VM's packets into the queue of a virtual \
              function, which the host keeps; the VM has virtio-net as before. xdp: a program on the card hands them to the \
-             VM's tap.",
+             VM's tap. tuned: tuned's real-time profile, a peer, which sets a CPU aside for the VM. passthrough: the VM has a \
+             function of the card itself, and cannot migrate.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s.",
             "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's under the \

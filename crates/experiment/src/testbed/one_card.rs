@@ -66,13 +66,14 @@ impl How {
         let host = laboratory.host(name, kernel)?;
         let method = self.method(kernel);
         let words = method.map(ComparedMethod::kernel_words).unwrap_or_default();
+        let guests = method.map_or(Guests::Qemu, |it| it.row().guests);
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
             kernel_words: format!("{} {words}", host.kernel_words),
+            iommu: guests == Guests::Passthrough,
             ..host
         };
         let host = EmulatedHost::boot(&specification)?;
-        let guests = method.map_or(Guests::Qemu, |it| it.row().guests);
         let receivers = Receivers::in_guests(guests, &host, &Server::netrt(), observer)?;
         Ok((host, receivers))
     }
@@ -124,6 +125,9 @@ mod tests {
         let tuned = How::Method(Method::Tuned).method(kernel).unwrap();
         assert_eq!(tuned.row().guests, Guests::RealTime);
         assert!(tuned.kernel_words().contains("isolcpus="));
+        let passed_through = How::Method(Method::VfRanked).method(kernel).unwrap();
+        assert_eq!(passed_through.row().guests, Guests::Passthrough);
+        assert!(passed_through.kernel_words().contains("iommu"));
         for method in [Method::PreemptRt, Method::StockProfile, Method::RtProfile] {
             let own = How::Method(method).method(kernel).unwrap();
             assert_eq!((own.row().guests, &*own.kernel_words()), (Guests::Qemu, ""));
