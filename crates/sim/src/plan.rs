@@ -198,6 +198,10 @@ pub fn scenario(
         }
         system.guests.push(guest);
     }
+    for vm in &report.vms {
+        let receiving = receiving(vm, &report, kind, &system, &mut loads)?;
+        system.guests.extend(receiving);
+    }
     system.check()?;
     let scenario = Scenario {
         system,
@@ -267,8 +271,6 @@ fn guest(
         .enumerate()
         .filter(|(_, vcpu)| vcpu.budget > 0)
         .collect();
-    // A report names CPUs as the host numbers them; the simulator counts them.
-    let counted = |cpu: &u32| (report.cpus.iter()).position(|known| known.cpu == *cpu);
     for &(position, vcpu) in &used {
         let cpus = if vcpu.cpus.is_empty() {
             let bandwidth = vcpu.budget as f64 / vcpu.period as f64;
@@ -278,9 +280,7 @@ fn guest(
                 mask
             }
         } else {
-            (vcpu.cpus.iter().filter_map(counted))
-                .map(|cpu| cpu as u32)
-                .collect()
+            counted(report, &vcpu.cpus)
         };
         let parameters = parameters(kind, vcpu).map_err(|error| vcpu_error(vm, position, error))?;
         // Of equal deadlines the first VCPU of the plan comes first, as in the analysis.
@@ -318,6 +318,55 @@ fn guest(
         vcpus,
         tasks,
     })
+}
+
+/// The threads that receive for a VM, if it bounds them, as a guest that always has work. They come after all VCPUs, as in the
+/// analysis.
+fn receiving(
+    vm: &VmReport,
+    report: &Report,
+    kind: Kind,
+    system: &System,
+    loads: &mut [f64],
+) -> Result<Option<Guest>, PlanError> {
+    let others = system.guests.iter().map(|guest| guest.vcpus.len() as u32);
+    let first = others.sum::<u32>();
+    let anywhere = CpuSet::first(system.cpus);
+    let mut vcpus = Vec::new();
+    for (position, server) in vm.receive.iter().enumerate() {
+        let cpus = if !server.cpus.is_empty() {
+            counted(report, &server.cpus)
+        } else if system.host.is_partitioned() {
+            let bandwidth = server.budget as f64 / server.period as f64;
+            least_loaded(&anywhere, loads, bandwidth)
+        } else {
+            anywhere
+        };
+        let parameters = Parameters::new(
+            kind,
+            server.budget.unsigned_abs(),
+            server.period.unsigned_abs(),
+        );
+        let parameters = parameters.map_err(|error| vcpu_error(vm, position, error))?;
+        let number = first + vcpus.len() as u32;
+        vcpus.push(Vcpu {
+            parameters: parameters.with_priority(number),
+            cpus,
+        });
+    }
+    Ok((!vcpus.is_empty()).then(|| Guest {
+        name: format!("{} (receives)", vm.name),
+        order: GuestOrder::EarliestDeadline,
+        vcpus,
+        tasks: Vec::new(),
+    }))
+}
+
+/// CPUs of a report, which names them as the host numbers them, as the simulator counts them.
+fn counted(report: &Report, cpus: &[u32]) -> CpuSet {
+    let counted = |cpu: &u32| report.cpus.iter().position(|known| known.cpu == *cpu);
+    let counted = cpus.iter().filter_map(counted);
+    counted.map(|cpu| cpu as u32).collect()
 }
 
 /// What is installed for `vcpu`; its budget alone if the host does not hold it.

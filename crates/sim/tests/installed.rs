@@ -59,6 +59,31 @@ fn a_reservation_that_wakes_at_its_deadline_may_go_on_with_the_old_one() {
     }
 }
 
+/// The threads that receive for a VM always have work here, and take their budget beside VCPUs, also where the VM has none.
+#[test]
+fn what_receives_for_a_vm_takes_its_budget() {
+    let how = Simulate::parse("simulate.toml", "").expect("simulate.toml");
+    let of = |budget: &str| {
+        let text = format!(
+            "[host]\npcpus = 1\nscheduler = \"pedf\"\nenforce = \"deadline\"\n\n\
+             [[vm]]\nname = \"a\"\nperiod = \"5ms\"\ntasks = [{{ c = \"4ms\", t = \"20ms\" }}]\n\n\
+             [[vm]]\nname = \"bulk\"\nclass = \"best-effort\"\n\
+             receive = {{ vhost_budget = \"{budget}\", period = \"10ms\" }}\n"
+        );
+        parse(&text, &how).expect("a plan")
+    };
+    let fits = of("4ms");
+    assert!(fits.report.feasible);
+    let last = fits.system.guests.last().expect("it is a guest");
+    assert_eq!((&*last.name, last.vcpus.len()), ("bulk (receives)", 1));
+    let outcome = simulate(&fits.system, fits.seed, fits.duration_ns).expect("valid");
+    assert_eq!(outcome.late(), 0);
+    let supplied_ns = outcome.vcpus.last().map_or(0, |vcpu| vcpu.supplied_ns);
+    let share = supplied_ns as f64 / fits.duration_ns as f64;
+    assert!((0.398..=0.402).contains(&share), "{share}");
+    assert!(!of("9ms").report.feasible);
+}
+
 /// CPUs that are not 0 and up.
 #[test]
 fn cpus_have_the_hosts_numbers() {

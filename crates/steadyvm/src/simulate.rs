@@ -276,7 +276,10 @@ fn table(scenario: &Scenario, outcome: &Outcome) -> String {
         },
     );
     let (mut tasks, mut vcpus) = (outcome.tasks.iter(), outcome.vcpus.iter());
-    for guest in &scenario.system.guests {
+    // What receives for VMs comes after all of them.
+    let vms = scenario.report.vms.len();
+    for (place, guest) in scenario.system.guests.iter().enumerate() {
+        let what = if place < vms { "vcpu" } else { "thread" };
         // Writing to a string does not fail.
         let _ = writeln!(text, "{}", guest.name);
         for (number, (vcpu, got)) in guest.vcpus.iter().zip(vcpus.by_ref()).enumerate() {
@@ -290,7 +293,7 @@ fn table(scenario: &Scenario, outcome: &Outcome) -> String {
             };
             let _ = writeln!(
                 text,
-                "  vcpu {number}: ran {share:.2} % {granted}, {} preemptions, {} migrations",
+                "  {what} {number}: ran {share:.2} % {granted}, {} preemptions, {} migrations",
                 got.preemptions, got.migrations
             );
         }

@@ -233,6 +233,16 @@ impl Draw {
             6..=8 if self.server == "cbs" => self.reservation(&mut vm),
             _ => self.tasks(&mut vm),
         }
+        // Only SCHED_DEADLINE bounds what receives.
+        if self.server == "cbs" && self.chance(0.1) {
+            let period = self.between(2, 16);
+            let budget = self.between(1, period / 2);
+            let mut receive = Table::new();
+            receive.insert("vhost_budget".to_owned(), self.time(budget));
+            receive.insert("period".to_owned(), self.time(period));
+            receive.insert("workers".to_owned(), Value::Integer(1));
+            vm.insert("receive".to_owned(), receive.into());
+        }
         vm
     }
 
