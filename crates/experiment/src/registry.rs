@@ -5,14 +5,15 @@ use crate::engine::results::Record;
 use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
 use crate::{
-    adversary, compare, connections, density, end_to_end, inversion, kamailio, layer2, memcached,
-    rtca, shared_card, vcpu,
+    adversary, clock, compare, connections, density, end_to_end, inversion, kamailio, layer2,
+    memcached, rtca, shared_card, vcpu,
 };
 use steadyvm_report::Answer;
 
 /// The experiments, by the verbs of `steadyvm-lab experiment`.
 pub const EXPERIMENTS: &[&Experiment] = &[
     &adversary::EXPERIMENT,
+    &clock::EXPERIMENT,
     &connections::EXPERIMENT,
     &density::EXPERIMENT,
     &end_to_end::EXPERIMENT,

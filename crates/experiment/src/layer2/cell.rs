@@ -1,20 +1,11 @@
 //! The conditions: how many streams, and what is beside the relay.
 
+use crate::testbed::beside::Beside;
 use std::fmt;
 
 /// Frames per second of each stream, an eighth of a process bus's where the network has 50 Hz: the lab's hosts carry no more
 /// (README.md).
 pub(super) const FRAMES_PER_S: u32 = 500;
-
-/// What the host does beside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
-    Nothing,
-    /// A TCP stream at full speed into another VM, by the same card.
-    Stream,
-    /// Another VM computes: its virtual CPUs have FIFO 1, one on each of the host's.
-    Neighbour,
-}
 
 /// A condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,12 +36,7 @@ impl fmt::Display for Cell {
             1 => "one stream".to_owned(),
             many => format!("{many} streams"),
         };
-        let beside = match self.beside {
-            Beside::Nothing => "alone",
-            Beside::Stream => "beside a TCP stream",
-            Beside::Neighbour => "beside a FIFO neighbour",
-        };
-        formatter.pad(&format!("{streams} {beside}"))
+        formatter.pad(&format!("{streams} {}", self.beside))
     }
 }
 

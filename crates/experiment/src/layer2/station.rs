@@ -1,18 +1,20 @@
 //! One row's host: the relay, a VM that receives a stream and a real-time neighbour, behind one card.
 
 use super::arrivals::{self, Arrival};
-use super::cell::{Beside, Cell, FRAMES_PER_S};
+use super::cell::{Cell, FRAMES_PER_S};
 use super::contexts::{self, Handing};
 use super::row::{Row, Set, Way};
 use crate::engine::rounds::{or_broken, station};
+use crate::testbed::beside::{BULKS_TAP, Others};
 use crate::testbed::one_card::apply_file;
-use crate::testbed::phase::{self, Bulk, Receiver, SERVICE_PATIENCE, Stream};
+use crate::testbed::phase::SERVICE_PATIENCE;
 use crate::testbed::receivers::card_to_rt_vcpu;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steadyvm_lab::agent::{Connection, Process, Status};
+use steadyvm_lab::emulator::Machine;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
 use steadyvm_lab::progress::Observer;
@@ -21,14 +23,10 @@ use steadyvm_load::layer2::{
     MOST_STREAMS, PacketSocket, Protocol, Publication, Published, TallyReport, publish,
 };
 
-/// The guests: names, numbers, virtual CPUs and the last bytes of their addresses. The relay has one virtual CPU for
-/// housekeeping and one for the subscriber; the neighbour has one for each of the host's CPUs.
+/// The relay: its name, number, virtual CPUs and the last byte of its address. One virtual CPU is for housekeeping and one for
+/// the subscriber.
 const RELAY: (&str, u8, u32, u8) = ("rt", 1, 2, 3);
-const BULK: (&str, u8, u32, u8) = ("bulk", 2, 1, 4);
-const NEIGHBOUR: (&str, u8, u32, u8) = ("neighbour", 3, 2, 5);
-const OTHERS_MEMORY_MIB: u32 = 160;
 const RELAYS_TAP: &str = "tap-rt";
-const BULKS_TAP: &str = "tap-bulk";
 
 /// For the command line of a kernel whose devices guests have.
 const PASSTHROUGH_WORDS: &str = "intel_iommu=on iommu=pt";
@@ -46,13 +44,6 @@ const ARRIVING: Duration = Duration::from_secs(3);
 const LONGEST_S: u64 = 3600;
 /// A capture is read from a slow guest in this time.
 const CAPTURE_PATIENCE: Duration = Duration::from_secs(300);
-/// The neighbour computes so much longer, in seconds: that it has begun is heard late on a stock host.
-const BEGINNING_S: u32 = 10;
-/// It has ended then: the longest that it computes, and what its word takes on its way.
-const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(600);
-/// The stream flows so much longer than the publisher sends, in seconds.
-const MARGIN_S: u32 = 3;
-
 /// What one measurement gives.
 #[derive(Debug)]
 pub(super) struct Sample {
@@ -73,19 +64,11 @@ pub(super) struct Layer2Station {
     row: Row,
     host: EmulatedHost,
     relay: Guest,
-    bulk: Receiver,
-    neighbour: Guest,
+    others: Others,
     broken: bool,
 }
 
 station!(Layer2Station);
-
-/// What is beside the relay.
-enum Running {
-    Nothing,
-    Stream(Stream),
-    Neighbour(Process),
-}
 
 impl Layer2Station {
     /// Boots the host with its guests, puts the row in force and stops the host's clock.
@@ -109,12 +92,11 @@ impl Layer2Station {
         if row.way == Way::OpenVswitch {
             host.use_open_vswitch(RT)?;
         }
-        let (relay, bulk, neighbour) = start_guests(&host, row.way, observer)?;
+        let (relay, others) = start_guests(&host, row.way, observer)?;
         card_to_rt_vcpu(&relay)?;
         if row.way == Way::Macvtap {
             subscribe_macvtaps(&host)?;
         }
-        rank_neighbour(&host)?;
         match row.set {
             Set::Nothing => {}
             Set::File => apply_file(&host, FILE)?,
@@ -131,11 +113,7 @@ impl Layer2Station {
             row,
             host,
             relay,
-            bulk: Receiver {
-                connection: bulk.connection().clone(),
-                address: RT.address(BULK.3),
-            },
-            neighbour,
+            others,
             broken: false,
         })
     }
@@ -145,8 +123,8 @@ impl Layer2Station {
         let measured = self.resume_and_measure(cell, frames);
         let machines = [
             ("the relay", self.relay.connection()),
-            ("the bulk VM", &self.bulk.connection),
-            ("the neighbour", self.neighbour.connection()),
+            ("the bulk VM", self.others.bulk.connection()),
+            ("the neighbour", self.others.neighbour.connection()),
         ];
         or_broken(measured, (&self.host, &mut self.broken), self.row, machines)
     }
@@ -156,7 +134,7 @@ impl Layer2Station {
         let (frames, duration) = due(cell, frames);
         contexts::begin(self.host.connection(), RELAYS_TAP)?;
         let subscriber = start_subscriber(self.relay.connection(), frames)?;
-        let running = self.begin_beside(cell.beside, duration)?;
+        let running = self.others.begin(&self.host, cell.beside, duration)?;
         let begun_ns = now_ns();
         let published = self.publish(cell, duration)?;
         let ended_ns = now_ns();
@@ -176,37 +154,6 @@ impl Layer2Station {
         })
     }
 
-    fn begin_beside(&self, beside: Beside, duration: Duration) -> Result<Running> {
-        Ok(match beside {
-            Beside::Nothing => Running::Nothing,
-            Beside::Stream => {
-                let bulk = Bulk {
-                    mbit_per_s: None,
-                    streams: 1,
-                    seconds: duration.as_secs_f64().ceil() as u32 + MARGIN_S,
-                };
-                Running::Stream(phase::start_stream(self.host.outside(), &self.bulk, bulk)?)
-            }
-            Beside::Neighbour => {
-                // It ends by itself: beside it, word from outside hardly gets through a stock host.
-                let seconds = duration.as_secs_f64().ceil() as u32 + BEGINNING_S;
-                let seconds = seconds.to_string();
-                let words = [
-                    "steadyvm-lab",
-                    "load",
-                    "attack",
-                    "compute",
-                    "--seconds",
-                    &seconds,
-                    "--json",
-                ];
-                let mut computing = self.neighbour.connection().spawn(&words)?;
-                computing.wait_for_line("attacking", SERVICE_PATIENCE)?;
-                Running::Neighbour(computing)
-            }
-        })
-    }
-
     /// Sends from outside at real-time priority, for the time that the frames take.
     fn publish(&self, cell: Cell, duration: Duration) -> Result<Published> {
         self.host.outside().enter(|| {
@@ -219,20 +166,6 @@ impl Layer2Station {
             let never = AtomicBool::new(false);
             publish(&socket, &publication, cell.streams, None, duration, &never).doing(what)
         })
-    }
-}
-
-impl Running {
-    /// Ends it, and tells what a stream carried.
-    fn end(self) -> Result<Option<f64>> {
-        match self {
-            Self::Nothing => Ok(None),
-            Self::Stream(stream) => Ok(Some(stream.finish()?.mbit_per_s)),
-            Self::Neighbour(computing) => {
-                computing.finish(NEIGHBOUR_PATIENCE)?;
-                Ok(None)
-            }
-        }
     }
 }
 
@@ -250,40 +183,41 @@ fn due(cell: Cell, frames: u64) -> (u64, Duration) {
     (of_stream * streams, duration)
 }
 
-fn start_guests(
-    host: &EmulatedHost,
-    way: Way,
-    observer: &dyn Observer,
-) -> Result<(Guest, Guest, Guest)> {
-    let start = |(name, number, cpus, last): (&str, u8, u32, u8)| {
-        let mut machine = guest(name, number, cpus);
-        if name != RELAY.0 {
-            machine.memory_mib = OTHERS_MEMORY_MIB;
-        }
-        for card in &mut machine.cards {
-            card.macvtap = way == Way::Macvtap;
-            if name == RELAY.0 && way == Way::Passthrough {
-                card.function = Some(host.make_function(RT, &card.mac)?);
-                // The others' packets come by the card as before.
-                host.ip(&format!("link set dev {} master {}", RT.name, RT.bridge()))?;
-            }
-        }
-        let guest = host.start_guest(&machine, &[RT], observer)?;
-        host.set_network_up(&guest, name, RT.address(last))?;
-        let mut cards = machine.cards.iter();
-        if let Some(function) = cards.find_map(|card| card.function.as_deref()) {
-            guest.await_link()?;
-            host.function_to_interrupts_cpu(function)?;
-        }
-        Ok(guest)
-    };
+fn start_guests(host: &EmulatedHost, way: Way, observer: &dyn Observer) -> Result<(Guest, Others)> {
     thread::scope(|scope| {
-        let relay = scope.spawn(|| start(RELAY));
-        let (bulk, neighbour) = (start(BULK), start(NEIGHBOUR));
+        let relay = scope.spawn(|| start_relay(host, way, observer));
+        let others = Others::start(host, observer, |machine| by_macvtap(machine, way));
         let panicked = |_| Err(Error::machine("start a guest", "a thread panicked"));
         let relay = relay.join().unwrap_or_else(panicked);
-        Ok((relay?, bulk?, neighbour?))
+        Ok((relay?, others?))
     })
+}
+
+fn by_macvtap(machine: &mut Machine, way: Way) {
+    for card in &mut machine.cards {
+        card.macvtap = way == Way::Macvtap;
+    }
+}
+
+fn start_relay(host: &EmulatedHost, way: Way, observer: &dyn Observer) -> Result<Guest> {
+    let (name, number, cpus, last) = RELAY;
+    let mut machine = guest(name, number, cpus);
+    by_macvtap(&mut machine, way);
+    if way == Way::Passthrough {
+        for card in &mut machine.cards {
+            card.function = Some(host.make_function(RT, &card.mac)?);
+            // The others' packets come by the card as before.
+            host.ip(&format!("link set dev {} master {}", RT.name, RT.bridge()))?;
+        }
+    }
+    let relay = host.start_guest(&machine, &[RT], observer)?;
+    host.set_network_up(&relay, name, RT.address(last))?;
+    let mut cards = machine.cards.iter();
+    if let Some(function) = cards.find_map(|card| card.function.as_deref()) {
+        relay.await_link()?;
+        host.function_to_interrupts_cpu(function)?;
+    }
+    Ok(relay)
 }
 
 /// Lets two macvtaps want the streams: of one alone the kernel hands frames on where it received them. A host's administrator or
@@ -297,19 +231,6 @@ fn subscribe_macvtaps(host: &EmulatedHost) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Gives the neighbour's virtual CPUs the rank that libvirt's page on real-time VMs has. The kernel keeps both CPUs busy with them.
-fn rank_neighbour(host: &EmulatedHost) -> Result<()> {
-    let monitor = host.guest_pid(NEIGHBOUR.0)?;
-    let script = format!(
-        "count=0; for task in /proc/{monitor}/task/*; do
-           grep -q '^CPU ' $task/comm || continue
-           chrt -f -p 1 ${{task##*/}}; count=$((count + 1))
-         done; [ $count = {} ]",
-        NEIGHBOUR.2
-    );
-    host.connection().run(&["sh", "-euc", &script]).map(drop)
 }
 
 /// Starts a subscriber on the relay's second CPU, at real-time priority. It ends by itself when all frames have come.

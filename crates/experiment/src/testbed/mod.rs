@@ -2,6 +2,7 @@
 //! another, and who schedules VCPUs.
 
 pub(crate) mod ask;
+pub(crate) mod beside;
 mod counts;
 mod cpu;
 pub(crate) mod endpoint;

@@ -31,8 +31,14 @@ const PACKAGES: &[&str] = &[
     "strace",
 ];
 
-/// Real services, to be measured, and a switch that many hosts have in place of a bridge.
-const SERVICES: &[&str] = &["memcached", "kamailio", "base-passwd", "openvswitch-switch"];
+/// Real services, to be measured, a switch that many hosts have in place of a bridge, and the daemon of a host's clock.
+const SERVICES: &[&str] = &[
+    "memcached",
+    "kamailio",
+    "base-passwd",
+    "openvswitch-switch",
+    "linuxptp",
+];
 
 /// Services look up the user that they run as: the files that base-passwd's script would install.
 const ADD_USERS: &str = "--extract-hook=for file in passwd group; do \
