@@ -2,11 +2,11 @@
 
 use super::table::ratio_words;
 use super::{Phase, THROUGHPUT, ratio_of};
+use crate::engine::Bound;
 use crate::engine::results::Record;
 use crate::testbed::ComparedMethod;
 use std::fmt::Write as _;
 use steadyvm_methods::Method;
-use steadyvm_stats::bootstrap::Ratio;
 
 /// A bound for a figure over the peer's.
 struct Target {
@@ -14,12 +14,6 @@ struct Target {
     figure: &'static str,
     title: &'static str,
     bound: Bound,
-}
-
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
 }
 
 const TARGETS: [Target; 2] = [
@@ -34,24 +28,6 @@ const TARGETS: [Target; 2] = [
         bound: Bound::AtLeast(1.3),
     },
 ];
-
-impl Bound {
-    /// Of the whole interval: a run that leaves it open says so.
-    fn verdict(self, ratio: &Ratio) -> &'static str {
-        let (Some(low), Some(high)) = (ratio.low, ratio.high) else {
-            return "open";
-        };
-        let (is_met, is_missed) = match self {
-            Self::AtMost(bound) => (high <= bound, low > bound),
-            Self::AtLeast(bound) => (low >= bound, high < bound),
-        };
-        match (is_met, is_missed) {
-            (true, _) => "met",
-            (_, true) => "missed",
-            _ => "open",
-        }
-    }
-}
 
 /// A row for each method that takes no CPU and stands after the peer; empty without one.
 pub fn table(record: &Record, methods: &[ComparedMethod]) -> String {
@@ -92,6 +68,7 @@ pub fn table(record: &Record, methods: &[ComparedMethod]) -> String {
 mod tests {
     use super::*;
     use crate::engine::Figures;
+    use steadyvm_stats::bootstrap::Ratio;
 
     /// Three rounds' ratios over the peer's, as median, low and high.
     fn record(ratios: &[(&str, &str, [f64; 3]); 5]) -> Record {

@@ -1,6 +1,7 @@
 //! What every experiment needs: rounds, turns, repetition after a pause of this machine, hosts that
 //! died, and what a run says of itself.
 
+mod bound;
 mod disturbance;
 pub mod latency;
 mod output;
@@ -13,6 +14,7 @@ pub(crate) mod results_checks;
 pub mod rounds;
 mod watch;
 
+pub use bound::Bound;
 pub use disturbance::{CpuUse, Disturbance, Standstills};
 pub use output::{Meta, Stored, read_run};
 pub use page::Page;

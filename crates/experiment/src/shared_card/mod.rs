@@ -1,15 +1,20 @@
 //! One card for a real-time VM and a VM with a stream, by kernel and by the way to the real-time VM. The README in this
 //! folder says why.
 
+mod pollers;
 mod station;
+mod targets;
 
+use crate::engine::Figures;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
+use crate::engine::results::Record;
 use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::service::{Beside, CELLS};
 use crate::testbed::one_card::{FUNCTION, How, XDP};
 use crate::testbed::phase::Load;
+use pollers::Handed;
 use station::{Sample, SharedCardStation};
 use std::fmt;
 use steadyvm_host::Method;
@@ -17,6 +22,9 @@ use steadyvm_lab::Result;
 use steadyvm_lab::artifact::UserSpace;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
+use steadyvm_report::{Grid, headers};
+use steadyvm_stats::bootstrap::BootstrapOptions;
+use targets::Condition;
 
 const NAME: &str = "shared-card";
 
@@ -118,6 +126,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              function of the card itself, and cannot migrate.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s.",
+            "by shared threads: packets that a thread handed to the real-time VM's tap which handed the stream's tap some, too. A \
+             program (xdp) and a function in the VM pass both by.",
             "Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's under the \
              same condition, with a 95 % interval.",
         ],
@@ -194,23 +204,68 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
     };
     let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
     let (mut latencies, mut notes) = (Vec::new(), Vec::new());
+    let (mut figures, mut conditions) = (Figures::default(), Vec::new());
     for (cell, beside) in CELLS.into_iter().enumerate() {
         for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
             let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[cell]).collect();
             latencies.push(round_trips(row, beside, &samples));
+            conditions.push(condition(row, beside, &samples));
             if beside == Beside::NetStream {
                 notes.push(carried(row, &samples));
+                let handed = Handed::sum(samples.iter().map(|it| it.handed));
+                figures.at(row.setting.name, &cell_of(beside));
+                figures.count(HANDED, "packets", handed.all);
+                figures.value(SHARED, "packets", handed.all, handed.by_shared as f64);
             }
         }
     }
+    targets::add(&mut figures, &conditions, BootstrapOptions::default());
+    let record = Record {
+        rows: plan.rows.iter().map(ToString::to_string).collect(),
+        figures: figures.all(),
+        ..Record::default()
+    };
     Ok(Outcome {
         latencies,
-        figures: Vec::new(),
-        tables: Vec::new(),
+        tables: vec![pollers_grid(&record), targets::grid(&record)],
+        figures: record.figures,
         notes,
         dropped_rounds: measured.dropped_rounds,
         disturbance: measured.disturbance,
     })
+}
+
+/// Its name in a record.
+fn cell_of(beside: Beside) -> String {
+    format!("round trip, {beside}")
+}
+
+fn condition(row: &Row, beside: Beside, samples: &[&Sample]) -> Condition {
+    Condition {
+        row: row.setting.name,
+        beside,
+        rounds: round_trips(row, beside, samples).rounds,
+        streams: samples.iter().filter_map(|it| it.mbit_per_s).collect(),
+    }
+}
+
+/// Of packets that were handed to the real-time VM's tap.
+const HANDED: &str = "handed";
+const SHARED: &str = "by shared threads";
+
+fn pollers_grid(record: &Record) -> Grid {
+    let cell = cell_of(Beside::NetStream);
+    let line = |row: &String| {
+        let at = record.at(row, &cell);
+        let counts = [HANDED, SHARED].map(|name| at.count(name).to_string());
+        std::iter::once(row.clone()).chain(counts).collect()
+    };
+    Grid {
+        title: "packets that the host handed to the real-time VM's tap beside NetStream".to_owned(),
+        words: 1,
+        headers: headers(["", HANDED, SHARED]),
+        rows: record.rows.iter().map(line).collect(),
+    }
 }
 
 /// What the client outside measured.
@@ -221,7 +276,7 @@ fn round_trips(row: &Row, beside: Beside, samples: &[&Sample]) -> Latencies {
     };
     Latencies {
         row: row.to_string(),
-        cell: format!("round trip, {beside}"),
+        cell: cell_of(beside),
         rounds: samples.iter().map(round).collect(),
         lost: samples.iter().map(|it| it.netrt.counters.lost).sum(),
         counts: Vec::new(),

@@ -1,6 +1,7 @@
 //! One row's host: the service in one guest, the stream into another, by one card or two.
 
 use super::Row;
+use super::pollers::{self, Handed};
 use crate::engine::rounds::{or_broken, station};
 use crate::service::Beside;
 use crate::testbed::one_card;
@@ -19,6 +20,8 @@ pub struct Sample {
     pub netrt: ClientRun,
     /// What the stream carried, if one flowed.
     pub mbit_per_s: Option<f64>,
+    /// Who handed the real-time VM its packets.
+    pub(super) handed: Handed,
 }
 
 /// A booted host with its row's settings in force.
@@ -64,6 +67,7 @@ impl SharedCardStation {
 
     fn resume_and_measure(&mut self, beside: Beside, load: &Load) -> Result<Sample> {
         self.host.resume()?;
+        pollers::begin(self.host.connection())?;
         let stream = match beside {
             Beside::Nothing => None,
             Beside::NetStream => Some(phase::start_stream(
@@ -74,10 +78,12 @@ impl SharedCardStation {
         };
         let netrt = phase::run_netrt(self.host.outside(), self.receivers.netrt.address, load)?;
         let carried = stream.map(phase::Stream::finish).transpose()?;
+        let handed = pollers::end(self.host.connection())?;
         self.host.pause()?;
         Ok(Sample {
             netrt,
             mbit_per_s: carried.map(|it| it.mbit_per_s),
+            handed,
         })
     }
 }
