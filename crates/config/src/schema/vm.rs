@@ -91,7 +91,7 @@ table! {
         threaded_napi: Option<bool> = "only where the kernel has no interrupt threads (class only)",
         /// CPUs for interrupts, NAPI threads and vhost workers
         path_cpus: Option<Vec<usize>> = "as they are (class only)",
-        /// vhost workers of the class's VMs; a budget does not bound them
+        /// vhost workers of the class's VMs, and servers of their sockets; a budget does not bound them
         vhost: Option<ThreadPriority> = "75; as they are for a VM with a budget (class only)",
         /// their VCPUs; VCPU 0 stays normal if there are others
         vcpu: Option<ThreadPriority> = "70 (class only)",
@@ -172,9 +172,9 @@ table! {
         rate: Option<Count> = "none",
         /// NAPI threads of the VM's function; one that has more is not served
         napi_threads: Option<Count> = "1",
-        /// CPU time in each period of the VM's vhost workers
+        /// CPU time in each period of the VM's vhost workers, and of the servers of its outsourced sockets
         vhost_budget: Option<Written> = "no bound",
-        /// vhost workers; a VM that has more is not served
+        /// such threads; a VM that has more is not served
         workers: Option<Count> = "1",
         /// of the budgets, `"1us"` to `"4s"`, with `SCHED_DEADLINE` `"100us"` at least; of packets one whole budget may come at once
         period: Option<Written> = "`10ms`",

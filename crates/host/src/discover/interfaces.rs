@@ -154,6 +154,7 @@ mod tests {
             vcpus: [(0, vcpu)].into(),
             vcpu_count: 1,
             vhost_workers: workers,
+            socket_servers: Vec::new(),
             vfio_irqs: [].into(),
             vfio_threads: Vec::new(),
             io_threads: Vec::new(),

@@ -12,7 +12,7 @@ use steadyvm_config::User;
 
 /// Who libvirt's monitors run as: Debian's, and others'.
 const OF_LIBVIRT: [&str; 2] = ["libvirt-qemu", "qemu"];
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
 /// The users of a host by name.
 pub(super) struct Passwd(BTreeMap<String, u32>);

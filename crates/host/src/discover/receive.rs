@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::nic;
+use super::owner::{ROOT, users};
 use super::processes::Processes;
 use super::vm::Vm;
 use crate::settings::{Machine, ThreadId};
@@ -97,6 +98,23 @@ fn socket_servers(machine: &Machine, processes: &Processes<'_>, pid: u32) -> Vec
         }
     }
     found
+}
+
+/// Those of them that may have the rank of the VM's class: of a process that is root's alone, or of the monitor's users. Whoever is
+/// given the VM's memory may name threads as he likes; he gets none of another user's ranks by that.
+pub(super) fn trusted_socket_servers(
+    machine: &Machine,
+    processes: &Processes<'_>,
+    pid: u32,
+) -> Vec<ThreadId> {
+    let of_monitor = users(machine, pid);
+    let mut servers = socket_servers(machine, processes, pid);
+    servers.retain(|server| {
+        let of_server = users(machine, server.pid);
+        let is_roots = of_server.iter().all(|user| *user == ROOT);
+        !of_server.is_empty() && (is_roots || of_server == of_monitor)
+    });
+    servers
 }
 
 /// `sockets0/NAME`, a thread per channel.

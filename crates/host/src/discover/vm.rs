@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::descriptors::Descriptors;
 use super::makers::vcpus_of_debugfs;
 use super::processes::Processes;
+use super::receive::trusted_socket_servers;
 use super::vfio;
 use crate::error::HostError;
 use crate::parse;
@@ -32,6 +33,9 @@ pub struct Vm {
     /// What carries packets between its cards and the host: vhost workers, and the threads of
     /// `steadyvm up` that pass a card's interrupts on. All are one stage of the path.
     pub vhost_workers: Vec<ThreadId>,
+    /// The threads of `steadyvm sockets serve` that serve its outsourced sockets.
+    #[serde(default)]
+    pub socket_servers: Vec<ThreadId>,
     /// The interrupts of devices that are passed through to it (VFIO), with their actions.
     #[serde(default)]
     pub vfio_irqs: BTreeMap<u32, String>,
@@ -114,6 +118,7 @@ pub(super) fn vm_of(
         vcpus,
         vcpu_count: files.vcpus.len(),
         vhost_workers,
+        socket_servers: trusted_socket_servers(machine, processes, pid),
         vfio_irqs,
         vfio_threads,
         io_threads: named(&own, |comm| comm.starts_with("IO ")),

@@ -249,6 +249,7 @@ impl Host<'_> {
             let workers = running.vm.vhost_workers.iter();
             let of_the_path = workers.filter(|worker| running.interface_of(worker).is_none());
             path.threads.extend(of_the_path.cloned());
+            path.threads.extend(running.vm.socket_servers.clone());
             path.irqs.extend(running.vm.vfio_irqs.clone());
             ends.extend(rt_vcpus(&running, by_ext));
             reserved.push((vm.name.clone(), budgets));

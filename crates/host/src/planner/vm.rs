@@ -81,6 +81,18 @@ pub(super) fn plan_vm(
             wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
+    for thread in vm.socket_servers.iter().filter(has_rank) {
+        if let Some(priority) = vhost {
+            let why =
+                "so that the VM's calls of its sockets are answered with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
+        if let Some(cpus) = &class.cpus {
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
+        }
+    }
     let by_deadline = profile.budgets.iter().filter(|_| by_ext.is_none());
     for (number, budget) in by_deadline {
         let Some(thread) = vm.vcpus.get(number) else {
@@ -115,7 +127,8 @@ pub(super) fn plan_vm(
     Ok(())
 }
 
-/// The budgets of a VM's vhost workers, in place of ranks. The worker of an interface with a class of its own is one of them.
+/// The budgets of a VM's vhost workers, and of the servers of its sockets, in place of ranks. The worker of an interface with a class
+/// of its own is one of them.
 fn bound_workers(
     machine: &Machine,
     running: &Running<'_>,
@@ -129,7 +142,8 @@ fn bound_workers(
         what: at(&profile.place, &what),
         fix: "leave `path_cpus` out, or `vhost_budget` of `receive`".into(),
     })?;
-    let all = (&vm.vhost_workers[..], &profile.vhost_budgets[..]);
+    let workers = [&vm.vhost_workers[..], &vm.socket_servers].concat();
+    let all = (&workers[..], &profile.vhost_budgets[..]);
     let why = "so that its vhost workers take no more CPU time than that, whatever its guest and others send";
     let steps = budget::receive_steps(machine, all, "workers", why, &profile.place)?;
     wanted.steps.extend(steps);

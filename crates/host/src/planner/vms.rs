@@ -69,8 +69,10 @@ impl VmThreads {
                 .map(|thread| (thread, "interrupt of its own device"));
             let io = vm.io_threads.iter().map(|thread| (thread, "IO thread"));
             let main = vm.main_thread.iter().map(|thread| (thread, "main thread"));
+            let servers = vm.socket_servers.iter();
+            let servers = servers.map(|thread| (thread, "server of its sockets"));
             threads.extend(
-                (interrupts.chain(io).chain(main))
+                (interrupts.chain(io).chain(main).chain(servers))
                     .map(|(thread, what)| (thread.tid, what.to_owned())),
             );
             threads.extend(vm.vhost_workers.iter().map(|thread| {

@@ -12,7 +12,7 @@ use crate::discover::{self, Processes};
 use crate::fake::FakeHost;
 use crate::parse::PF_KTHREAD;
 use crate::profile::Profile;
-use crate::settings::threads::calling_thread;
+use crate::settings::threads::{Scheduling, calling_thread};
 use crate::settings::{Received, links};
 use crate::{HostControl, Machine, PacketAccount, ReceiveEntity, ReceiveWork, receive_work};
 
@@ -94,12 +94,9 @@ fn a_card_is_a_vms_own_if_no_other_vm_is_in_its_bridge() {
     assert_eq!(found[0].shared_cards, ["bulk0"]);
 }
 
-#[test]
-fn a_server_of_sockets_is_that_of_the_vm_that_it_shares_memory_with() {
-    let (host, directory) = (host(), directory());
-    let control = control(&host, &directory);
+/// Process 300 serves the sockets of VM 100. A stranger, 400, calls itself so, and makes such memory: it shares none with the VM.
+fn serve_sockets(host: &FakeHost) {
     let memory = "/memfd:steadyvm-sockets (deleted)";
-    // A stranger may call itself so, and make such memory: it shares none with the VM.
     for (pid, inode) in [(300, 41), (400, 42), (100, 41)] {
         host.open(pid, 40, memory, None);
         host.file(
@@ -111,6 +108,48 @@ fn a_server_of_sockets_is_that_of_the_vm_that_it_shares_memory_with() {
         host.thread(pid, pid, "steadyvm", 0);
         host.thread(pid, pid + 1, "output/rt", 0);
         host.thread(pid, pid + 2, "sockets0/rt", 0);
+    }
+}
+
+#[test]
+fn a_server_of_sockets_has_the_rank_of_its_vms_class_if_root_or_the_monitors_user_runs_it() {
+    let file = "[[vm]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"bulk\"\nclass = \"rt\"\n";
+    let scheduling = |host: &FakeHost, tid: u32| host.state().threads[&tid].scheduling;
+    for (server, monitor, is_ranked) in [
+        ("0\t0\t0\t0", "0\t0\t0\t0", true),
+        ("1000\t1000\t1000\t1000", "0\t0\t0\t0", false),
+        ("1000\t0\t0\t0", "0\t0\t0\t0", false),
+    ] {
+        let (host, directory) = (host(), directory());
+        let control = control(&host, &directory);
+        serve_sockets(&host);
+        for (pid, users) in [(300, server), (400, server), (100, monitor)] {
+            host.file(
+                &format!("/proc/{pid}/status"),
+                &format!("Name:\tx\nUid:\t{users}\n"),
+            );
+        }
+        control.apply_profile(&profile(file)).unwrap();
+        let expected = if is_ranked {
+            Scheduling::fifo(75, 0)
+        } else {
+            Scheduling::normal()
+        };
+        assert_eq!(scheduling(&host, 302), expected, "{server}");
+        for tid in [300, 301, 402] {
+            assert_eq!(scheduling(&host, tid), Scheduling::normal(), "{tid}");
+        }
+        control.undo().unwrap();
+        assert_eq!(scheduling(&host, 302), Scheduling::normal());
+    }
+}
+
+#[test]
+fn a_server_of_sockets_is_that_of_the_vm_that_it_shares_memory_with() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    serve_sockets(&host);
+    for pid in [300, 400] {
         counts(&host, pid, pid + 2, 50);
         counts(&host, pid, pid, 1000);
     }

@@ -37,15 +37,15 @@ fn serve(lab: &Lab, namespace: &str) -> Process {
     server
 }
 
-/// Starts the uploaded guest in the distribution's QEMU; its console is the process's input and output. Its image is
-/// the other guest's too, whose monitor locks all of it, where QEMU locks single bytes.
+/// Starts the uploaded guest in the distribution's QEMU; its console is the process's input and output. Its image may be
+/// another guest's too: both monitors have QEMU's locks.
 fn qemu(lab: &Lab) -> Process {
     let words = format!(
         "exec qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
          -M q35,accel=kvm,hpet=off -cpu host,migratable=off,+invtsc -smp {VCPUS} -m 256M -serial stdio \
          -kernel /boot/guest-kernel -initrd /tmp/initramfs \
          -append 'console=ttyS0 panic=-1 tsc=reliable no_timer_check loglevel=4 -- sh /script' \
-         -drive file=/dev/vda,format=raw,if=virtio,readonly=on,file.locking=off \
+         -drive file=/dev/vda,format=raw,if=virtio,readonly=on \
          -chardev socket,id=sockets,path={DOOR} \
          -device ivshmem-doorbell,chardev=sockets,vectors={}",
         VCPUS + 1
