@@ -21,6 +21,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &kamailio::EXPERIMENT,
     &layer2::EXPERIMENT,
     &memcached::EXPERIMENT,
+    &sections::EXPERIMENT,
     &shared_card::EXPERIMENT,
 ];
 

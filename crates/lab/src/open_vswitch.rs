@@ -4,12 +4,8 @@ use crate::Result;
 use crate::host::{EmulatedHost, Network};
 use crate::init::LATER_MODULES;
 
-/// Loads what is not loaded yet, and starts the data base and the switch as Debian's `ovs-ctl` does.
+/// Starts the data base and the switch as Debian's `ovs-ctl` does.
 const START: &str = r"
-for module in $MODULES/*.ko; do
-    name=${module##*/[0-9]*-}
-    [ -d /sys/module/${name%.ko} ] || insmod $module
-done
 mkdir -p /run/openvswitch /etc/openvswitch
 data=/run/openvswitch/conf.db
 ovsdb-tool create $data /usr/share/openvswitch/vswitch.ovsschema
@@ -26,9 +22,9 @@ impl EmulatedHost {
     /// The image or the kernel has no Open vSwitch.
     pub fn use_open_vswitch(&mut self, network: Network) -> Result<()> {
         let (card, bridge, address) = (network.name, network.bridge(), network.host());
+        self.load_later_modules()?;
         let replace = format!(
-            "MODULES={LATER_MODULES}
-             {START}
+            "{START}
              ip link delete {bridge}
              ovs-vsctl add-br {bridge} -- add-port {bridge} {card}
              ip address add {address}/24 dev {bridge}
@@ -37,6 +33,20 @@ impl EmulatedHost {
         self.connection().run(&["sh", "-euc", &replace])?;
         self.has_open_vswitch = true;
         Ok(())
+    }
+
+    /// Loads the modules that a host loads only when it is told to: Open vSwitch's and the firewall's.
+    ///
+    /// # Errors
+    /// The kernel has none of them, or refuses one.
+    pub fn load_later_modules(&self) -> Result<()> {
+        let load = format!(
+            "for module in {LATER_MODULES}/*.ko; do
+                 name=${{module##*/[0-9]*-}}
+                 [ -d /sys/module/${{name%.ko}} ] || insmod $module
+             done"
+        );
+        self.connection().run(&["sh", "-euc", &load]).map(drop)
     }
 
     /// Makes a device a port of a network's bridge.
