@@ -5,7 +5,7 @@ use crate::{EtherType, Placed, PriorityCodePoint, VlanNumber};
 table! {
     section "`[[nic]]`";
     pub struct Nic {
-        /// the interface; one that is not there is refused, and so is one twice
+        /// the interface: a card, a veth or a tunnel; one that is not there is refused, and so is one twice
         name: String = "needed",
         /// a class with settings for the network
         class: String = "needed",

@@ -35,7 +35,7 @@ pub(crate) use container::LONGEST_NAME as LONGEST_THREAD_NAME;
 pub use host_service::{find as host_service, may_be as may_be_host_service, units_of_the_system};
 pub(crate) use interfaces::{Interface, interfaces, of_user_space as interfaces_of_user_space};
 pub(crate) use nic::interrupts_of_cards_and_vms;
-pub use nic::{Nic, nic, without_interrupts};
+pub use nic::{Nic, nic, polls_without_interrupts, without_interrupts};
 pub use processes::Processes;
 pub use receive::{ReceiveKind, ReceiveThread, receive_threads};
 pub(crate) use switches::{

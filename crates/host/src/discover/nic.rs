@@ -175,6 +175,17 @@ pub fn without_interrupts(machine: &Machine, name: &str) -> (String, String) {
     (format!("{what}: {why}"), fix.to_owned())
 }
 
+/// Whether an interface is of the kernel's own making and may have NAPIs, as a veth or a tunnel has: its packets come by no interrupt,
+/// and threads poll it all the same.
+pub fn polls_without_interrupts(machine: &Machine, name: &str) -> bool {
+    let has = |what: &str| {
+        let path = format!("/sys/class/net/{name}/{what}");
+        machine.tree.exists(&path)
+    };
+    let others = ["device", "bridge", "tun_flags", "bonding"];
+    name != "lo" && has("threaded") && !others.into_iter().any(has)
+}
+
 fn interfaces(machine: &Machine) -> Vec<String> {
     machine.tree.list("/sys/class/net").unwrap_or_default()
 }

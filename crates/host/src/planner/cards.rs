@@ -8,7 +8,7 @@ use super::step::Step;
 use super::threads::{check_cpus, policy, thread_cpus};
 use super::wanted::Wanted;
 use crate::cpu_set::CpuSet;
-use crate::discover::Nic;
+use crate::discover::{Nic, polls_without_interrupts};
 use crate::error::{HostError, at};
 use crate::parse;
 use crate::profile::{NicProfile, ThreadPriority};
@@ -41,7 +41,8 @@ pub(super) fn plan_card(
             nic.irqs.len()
         ));
     }
-    if !profile.leave_napi && nic.irqs.is_empty() {
+    let is_virtual = nic.irqs.is_empty() && polls_without_interrupts(machine, name);
+    if !profile.leave_napi && nic.irqs.is_empty() && (profile.is_other || !is_virtual) {
         if profile.is_other {
             return Ok(());
         }
@@ -57,7 +58,9 @@ pub(super) fn plan_card(
         threaded_napi(machine, profile, threaded, &mut wanted.steps)?;
         threaded
     };
-    if !has_irq_threads && !profile.leave_napi && profile.class.irq.is_some() {
+    if is_virtual {
+        warn_of_no_napi(machine, nic, threaded, wanted);
+    } else if !has_irq_threads && !profile.leave_napi && profile.class.irq.is_some() {
         wanted.warnings.push(format!(
             "{name} has no IRQ threads on this kernel (PREEMPT_RT or `threadirqs` makes them): \
              only its NAPI threads get a priority"
@@ -232,6 +235,22 @@ fn refuse_unknown_queues(
         });
     }
     Ok(())
+}
+
+/// `threaded` stands, and there is no thread: the interface has no NAPI.
+fn warn_of_no_napi(machine: &Machine, nic: &Nic, threaded: bool, wanted: &mut Wanted) {
+    let name = &nic.name;
+    let path = format!("/sys/class/net/{name}/threaded");
+    let stands = machine
+        .tree
+        .read(&path)
+        .is_ok_and(|text| text.trim() == "1");
+    if threaded && stands && nic.napi_threads.is_empty() {
+        wanted.warnings.push(format!(
+            "{name} has no NAPI of its own: its packets wait with all others' in the backlog of the CPU; a veth gets one by \
+             `ethtool -K {name} gro on`"
+        ));
+    }
 }
 
 fn warn_of_shared_interrupts(nic: &Nic, wanted: &mut Wanted) {

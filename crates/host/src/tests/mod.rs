@@ -30,4 +30,5 @@ mod switches;
 mod tuned;
 mod up_to_date;
 mod vcpu_budgets;
+mod virtual_cards;
 mod xdp_card;
