@@ -17,6 +17,7 @@ use steadyvm_lab::Result;
 use steadyvm_lab::artifact::UserSpace;
 use steadyvm_lab::laboratory::{HostKernel, Laboratory};
 use steadyvm_lab::progress::Observer;
+use steadyvm_report::{Grid, headers};
 
 const NAME: &str = "density";
 
@@ -103,7 +104,7 @@ pub const EXPERIMENT: Experiment = Experiment {
              monitors share counts in parts).",
             "A reservation bounds a VCPU from below and from above. Beside idle CPUs it makes replies later than ranks do.",
         ],
-        paper: None,
+        paper: Some(paper),
     },
     about: "How many real-time VMs two CPUs hold beside a stream, and how many the plan admits",
     answer: |record| ASKED.of_times(record),
@@ -112,6 +113,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     check: |options| check_settings(NAME, options),
     run,
 };
+
+/// Garcia, Shinjo and Pu, IEEE Access 2018: what the abstract says.
+fn paper() -> Grid {
+    Grid {
+        title: "Garcia, Shinjo and Pu, IEEE Access 2018 (abstract), on hardware".to_owned(),
+        words: 1,
+        headers: headers(["", "CPUs", "real-time VMs", "per CPU", "others' throughput"]),
+        rows: vec![
+            ["outsourced sockets", "4", "40", "10", "maintained"]
+                .map(str::to_owned)
+                .into(),
+        ],
+    }
+}
 
 impl Row {
     fn of(setting: &Setting) -> Option<Self> {
