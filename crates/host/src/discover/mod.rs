@@ -18,6 +18,7 @@ mod nic;
 mod owner;
 mod processes;
 mod receive;
+mod socket_servers;
 mod switches;
 mod vfio;
 mod vm;

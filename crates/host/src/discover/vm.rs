@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::descriptors::Descriptors;
 use super::makers::vcpus_of_debugfs;
 use super::processes::Processes;
-use super::receive::trusted_socket_servers;
+use super::socket_servers::trusted_socket_servers;
 use super::vfio;
 use crate::error::HostError;
 use crate::parse;
