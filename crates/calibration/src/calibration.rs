@@ -7,10 +7,12 @@ use steadyvm_config::{Written, quoted, written};
 
 use crate::cost::Cost;
 use crate::date::{date, unix_s};
-use crate::stale::MOST_DAYS;
 
 /// The file's version; it changes when a key changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// After so many days figures are stale.
+pub const MOST_DAYS: u64 = 90;
 
 /// What a host's own work costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

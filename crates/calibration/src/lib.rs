@@ -15,7 +15,7 @@ pub mod measure;
 mod stale;
 pub mod store;
 
-pub use calibration::{Calibration, SCHEMA_VERSION, Unreadable};
+pub use calibration::{Calibration, MOST_DAYS, SCHEMA_VERSION, Unreadable};
 pub use cost::Cost;
 pub use date::{date, unix_s};
-pub use stale::{Here, MOST_DAYS, Stale};
+pub use stale::{Here, Stale};

@@ -8,10 +8,7 @@ use std::fmt;
 use serde::Serialize;
 use steadyvm_host::Machine;
 
-use crate::calibration::Calibration;
-
-/// After so many days a calibration is stale.
-pub const MOST_DAYS: u64 = 90;
+use crate::calibration::{Calibration, MOST_DAYS};
 
 /// A clock may have been set: so much in the future is no reason, s.
 const CLOCK_ERROR_S: u64 = 86_400;

@@ -5,9 +5,9 @@
 //! the host's agent without a word more in the protocol, and the guest's life is the process's.
 
 use crate::child::Child;
-use crate::emulator::{FIRST_HANDED, Machine, Monitor};
+use crate::emulator::{FIRST_HANDED, Machine, Monitor, RUN_DIRECTORY};
 use crate::{At, Result};
-use crate::{monitor, qemu, qmp};
+use crate::{monitor, qemu, qmp, socket_server};
 use nix::sys::signal::{SigSet, Signal};
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -16,9 +16,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
-
-/// Where the host keeps what belongs to its guests.
-pub const RUN_DIRECTORY: &str = "/run/steadyvm/guests";
 
 /// The file that holds the process id of a guest's monitor.
 pub fn pid_file(name: &str) -> String {
@@ -50,6 +47,11 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
     question.thread_block().doing("block a signal")?;
     match &machine.monitor {
         Monitor::Qemu => {
+            let sockets = machine.sockets.as_ref();
+            let of_sockets = log.with_extension("sockets.log");
+            let serve = |sockets| socket_server::start(machine, sockets, &of_sockets);
+            // It ends with the guest.
+            let _server = sockets.map(serve).transpose()?;
             let mut qemu = qemu::start(
                 Path::new(qemu::PROGRAM),
                 &machine.guest_arguments(),
@@ -63,8 +65,8 @@ fn run(machine: &Machine, log: &Path) -> Result<()> {
             thread::spawn(move || tell_state(monitor, question, &state));
             carry_channel(machine, &qemu.process, &qemu.channel)
         }
-        Monitor::Steadyvm { sockets } => {
-            let monitor = monitor::start(machine, sockets.as_ref(), log)?;
+        Monitor::Steadyvm => {
+            let monitor = monitor::start(machine, log)?;
             carry_channel(machine, &monitor.process, &monitor.channel)
         }
     }

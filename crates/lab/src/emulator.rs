@@ -48,10 +48,7 @@ pub enum Monitor {
     /// QEMU.
     Qemu,
     /// `steadyvm up`.
-    Steadyvm {
-        /// The guest's outsourced sockets, if it has such.
-        sockets: Option<Sockets>,
-    },
+    Steadyvm,
 }
 
 /// Outsourced sockets of a guest.
@@ -59,7 +56,7 @@ pub enum Monitor {
 pub struct Sockets {
     /// The host's network namespace in which they are.
     pub namespace: String,
-    /// How long a virtual CPU that waits polls the namespace's card, in µs; 0: not at all.
+    /// How long a virtual CPU that waits polls the namespace's card, in µs; 0: not at all. Guests of `steadyvm up` only.
     pub poll_us: u32,
 }
 
@@ -70,6 +67,9 @@ pub struct Machine {
     pub name: String,
     /// What runs it, if it is a guest: an emulated host is QEMU's.
     pub monitor: Monitor,
+    /// A guest's outsourced sockets, if it has such.
+    #[serde(default)]
+    pub sockets: Option<Sockets>,
     /// The kernel image.
     pub kernel: String,
     /// The initramfs.
@@ -197,6 +197,20 @@ impl Machine {
                 format!("virtio-net-pci,netdev=net{index},mac={mac}"),
             );
         }
+        if self.sockets.is_some() {
+            let door = door_of_sockets(&self.name);
+            let vectors = self.cpus + 1;
+            push(
+                &mut arguments,
+                "-chardev",
+                format!("socket,id=sockets,path={door}"),
+            );
+            push(
+                &mut arguments,
+                "-device",
+                format!("ivshmem-doorbell,chardev=sockets,vectors={vectors}"),
+            );
+        }
         arguments
     }
 
@@ -261,6 +275,14 @@ impl Machine {
         );
         arguments
     }
+}
+
+/// Where a host keeps what belongs to its guests.
+pub const RUN_DIRECTORY: &str = "/run/steadyvm/guests";
+
+/// Where a guest's QEMU reaches the server of its sockets.
+pub(crate) fn door_of_sockets(name: &str) -> String {
+    format!("{RUN_DIRECTORY}/{name}.sockets")
 }
 
 /// The descriptor by which a guest's monitor gets the macvtap of its first card; those of others follow. No monitor has as many

@@ -466,6 +466,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
     Machine {
         name: specification.name.clone(),
         monitor: Monitor::Qemu,
+        sockets: None,
         kernel: text(&specification.kernel),
         initramfs: text(&specification.initramfs.path()),
         image: text(&specification.image),

@@ -272,6 +272,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
     Machine {
         name: name.to_owned(),
         monitor: Monitor::Qemu,
+        sockets: None,
         kernel: GUEST_KERNEL.to_owned(),
         initramfs: GUEST_INITRAMFS.to_owned(),
         image: GUEST_IMAGE.to_owned(),

@@ -24,6 +24,7 @@ mod qemu;
 mod qmp;
 pub mod scheduling;
 mod side_by_side;
+mod socket_server;
 
 pub use guest::Guest;
 pub use namespace::Namespace;

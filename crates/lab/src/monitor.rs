@@ -1,9 +1,8 @@
 //! A guest under `steadyvm up`, with its control channel as QEMU's guests have it.
 
 use crate::agent::PORT;
-use crate::carry::RUN_DIRECTORY;
 use crate::child::{self, Child};
-use crate::emulator::{Card, Machine, Sockets};
+use crate::emulator::{Card, Machine, RUN_DIRECTORY, Sockets};
 use crate::init::HOST_PROGRAM;
 use crate::{At, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,14 +22,14 @@ pub struct Monitor {
     pub channel: UnixStream,
 }
 
-/// Starts the guest, with outsourced sockets, if it has such. What its monitor says goes to the file `log`.
+/// Starts the guest. What its monitor says goes to the file `log`.
 ///
 /// # Errors
 /// The monitor ends at once: the error carries its own words.
-pub fn start(machine: &Machine, sockets: Option<&Sockets>, log: &Path) -> Result<Monitor> {
+pub fn start(machine: &Machine, log: &Path) -> Result<Monitor> {
     let place = |kind: &str| format!("{RUN_DIRECTORY}/{}.{kind}", machine.name);
     let (description, socket) = (place("toml"), place("socket"));
-    let text = self::description(machine, sockets, &socket);
+    let text = self::description(machine, &socket);
     std::fs::write(&description, text).at("write", &description)?;
     // One is left where the guest is started again.
     let _ = std::fs::remove_file(&socket);
@@ -74,7 +73,7 @@ fn connection(listener: &UnixListener, process: &mut Child) -> io::Result<Option
 
 /// The guest in the words of `steadyvm up`. Its VCPUs have no priorities here: a method's are put in
 /// force, and taken back, by `steadyvm apply --method` and `undo` alone.
-fn description(machine: &Machine, sockets: Option<&Sockets>, socket: &str) -> String {
+fn description(machine: &Machine, socket: &str) -> String {
     let kernel_words = format!("{} pci=off", machine.command_line());
     let mut text = format!(
         "name = \"{}\"\n\
@@ -102,7 +101,7 @@ fn description(machine: &Machine, sockets: Option<&Sockets>, socket: &str) -> St
     for Card { tap, mac, .. } in &machine.cards {
         let _ = write!(text, "[[net]]\ntap = \"{tap}\"\nmac = \"{mac}\"\n");
     }
-    if let Some(Sockets { namespace, poll_us }) = sockets {
+    if let Some(Sockets { namespace, poll_us }) = &machine.sockets {
         let _ = write!(
             text,
             "[sockets]\nnamespace = \"{namespace}\"\npoll_us = {poll_us}\n"
@@ -119,7 +118,7 @@ mod tests {
     #[test]
     fn a_guest_has_cards_or_outsourced_sockets() {
         let with_card = guest("rt", 1, 2);
-        let text = description(&with_card, None, "/run/rt.socket");
+        let text = description(&with_card, "/run/rt.socket");
         for part in [
             "vcpus = 2\n",
             "tap = \"tap-rt\"\n",
@@ -130,13 +129,13 @@ mod tests {
         assert!(!text.contains("[sockets]") && !text.contains("rt_vcpus"));
         let with_sockets = Machine {
             cards: Vec::new(),
+            sockets: Some(Sockets {
+                namespace: "vm-rt".to_owned(),
+                poll_us: 50,
+            }),
             ..with_card
         };
-        let sockets = Sockets {
-            namespace: "vm-rt".to_owned(),
-            poll_us: 50,
-        };
-        let text = description(&with_sockets, Some(&sockets), "/run/rt.socket");
+        let text = description(&with_sockets, "/run/rt.socket");
         let end = "[sockets]\nnamespace = \"vm-rt\"\npoll_us = 50\n";
         assert!(text.ends_with(end) && !text.contains("[[net]]"), "{text}");
     }

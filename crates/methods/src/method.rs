@@ -189,6 +189,14 @@ table! {
             sets: "`rt-profile`",
             ..MethodRow::RT_PROFILE
         },
+        /// `ProfileSockets` with QEMU's guests.
+        QemuSockets: MethodRow {
+            name: "qemu-sockets",
+            guests: Guests::OutsourcedQemu,
+            price: Price::MIGRATION,
+            sets: "`rt-profile`",
+            ..MethodRow::RT_PROFILE
+        },
         /// `StockProfile` with outsourced sockets.
         StockSockets: MethodRow {
             name: "stock-sockets",

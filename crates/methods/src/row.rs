@@ -89,6 +89,8 @@ pub enum Guests {
     Outsourced,
     /// So, and virtual CPUs that wait poll the cards, whose queues their VMs have for themselves.
     OutsourcedPolling,
+    /// By QEMU, with outsourced sockets that `steadyvm sockets serve` serves.
+    OutsourcedQemu,
     /// So without polls, but the latency-critical service has no guest: it is a process of the host in the
     /// namespace that its guest's sockets would be in.
     OutsourcedBulk,
@@ -140,6 +142,7 @@ impl Guests {
             Self::Steadyvm => "steadyvm up, virtio-net",
             Self::Outsourced => "steadyvm up, outsourced sockets",
             Self::OutsourcedPolling => "steadyvm up, sockets that poll",
+            Self::OutsourcedQemu => "QEMU, outsourced sockets",
             Self::OutsourcedBulk => "none: the service is a process",
             Self::RealTime => "QEMU, libvirt's real-time domain",
             Self::Passthrough => "QEMU, a virtual function (VFIO)",
@@ -165,7 +168,7 @@ impl Guests {
                 "a peer: its card is a virtual function of the host's by VFIO, which takes such a card \
                  and, for the host, the sight of the VM's packets",
             ),
-            Self::Qemu | Self::Outsourced | Self::OutsourcedPolling => None,
+            Self::Qemu | Self::Outsourced | Self::OutsourcedPolling | Self::OutsourcedQemu => None,
         }
     }
 }

@@ -24,10 +24,12 @@ enum Row {
     OwnStack,
     /// In the host's.
     Outsourced,
+    /// In the host's, by QEMU and a server of the guest's sockets.
+    OutsourcedQemu,
 }
 
 impl Row {
-    const ALL: [Self; 2] = [Self::OwnStack, Self::Outsourced];
+    const ALL: [Self; 3] = [Self::OwnStack, Self::Outsourced, Self::OutsourcedQemu];
 }
 
 impl fmt::Display for Row {
@@ -35,6 +37,7 @@ impl fmt::Display for Row {
         formatter.pad(match self {
             Self::OwnStack => "own stack",
             Self::Outsourced => "outsourced",
+            Self::OutsourcedQemu => "outsourced-qemu",
         })
     }
 }
@@ -81,8 +84,9 @@ const QUESTION: Question = Question {
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
         name: NAME,
-        introduction: "Two guests of steadyvm up in one emulated host take turns: one has its own network stack, the other outsourced \
-             sockets. A program in each sends requests to itself over 127.0.0.1.",
+        introduction: "Three guests in one emulated host take turns: one of steadyvm up with its own network stack, and two with \
+             outsourced sockets, of steadyvm up and of QEMU. A program in each sends requests to itself over 127.0.0.1. Nothing has a \
+             real-time priority.",
         reading: &[
             "a new connection each: connect, one byte, its answer, close. one connection: 64 bytes and their answer. 400 \
              connections: the same on all of them in turn, whose server waits by epoll. 1 MiB each: that much and its answer.",
@@ -215,12 +219,12 @@ mod tests {
                 .collect()
         };
         let rounds = |row| (0..3).map(|round| cells(row, round)).collect();
-        let samples: Vec<Vec<Vec<Vec<u64>>>> = (0..2).map(rounds).collect();
+        let samples: Vec<Vec<Vec<Vec<u64>>>> = (0..3).map(rounds).collect();
         let all = latencies(&samples);
-        assert_eq!(all.len(), 2 * SHAPES.len());
+        assert_eq!(all.len(), 3 * SHAPES.len());
         assert_eq!(all[1].row, "outsourced");
         assert_eq!(all[1].rounds, [[2000], [2100], [2200]]);
-        assert_eq!(all[7].rounds, [[2003], [2103], [2203]]);
+        assert_eq!(all[11].rounds, [[3003], [3103], [3203]]);
         let record = assemble(NAME, &all, BootstrapOptions::default());
         for (cell, _) in QUESTION.cells {
             assert!(

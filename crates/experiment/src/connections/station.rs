@@ -1,4 +1,4 @@
-//! The host with both guests.
+//! The host with all guests.
 
 use super::{KERNEL, NAME, Row};
 use crate::engine::rounds::{or_broken, station};
@@ -16,8 +16,8 @@ use steadyvm_load::connections::{Answered, Asked};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A program starts within this time.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-const NAMESPACE: &str = "vm-outsourced";
-const LAST_ADDRESS_BYTE: u8 = 3;
+/// The host has room for all guests.
+const MEMORY_MIB: u32 = 160;
 
 /// A booted host; its guests take turns.
 pub struct ConnectionsStation {
@@ -31,7 +31,7 @@ pub struct ConnectionsStation {
 station!(ConnectionsStation);
 
 impl ConnectionsStation {
-    /// Boots the host with both guests and their programs, and stops the host's clock.
+    /// Boots the host with all guests and their programs, and stops the host's clock.
     pub fn boot(laboratory: &Laboratory, on_cpu: usize, observer: &dyn Observer) -> Result<Self> {
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
@@ -39,7 +39,6 @@ impl ConnectionsStation {
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
-        host.make_namespace(NAMESPACE, RT, RT.address(LAST_ADDRESS_BYTE))?;
         let mut guests = Vec::new();
         for row in Row::ALL {
             let guest = start(&host, row, observer)?;
@@ -92,25 +91,37 @@ fn start(host: &EmulatedHost, row: Row, observer: &dyn Observer) -> Result<Guest
     match row {
         Row::OwnStack => {
             let machine = Machine {
-                monitor: Monitor::Steadyvm { sockets: None },
+                monitor: Monitor::Steadyvm,
+                memory_mib: MEMORY_MIB,
                 ..guest("own", 2, 2)
             };
             host.start_guest(&machine, &[BULK], observer)
         }
-        Row::Outsourced => {
-            let machine = Machine {
-                monitor: Monitor::Steadyvm {
-                    sockets: Some(Sockets {
-                        namespace: NAMESPACE.to_owned(),
-                        poll_us: 0,
-                    }),
-                },
-                cards: Vec::new(),
-                ..guest("outsourced", 1, 2)
-            };
-            let guest = host.start_guest(&machine, &[RT], observer)?;
-            guest.outsource_sockets()?;
-            Ok(guest)
-        }
+        Row::Outsourced => outsourced(host, Monitor::Steadyvm, ("steadyvm", 1), observer),
+        Row::OutsourcedQemu => outsourced(host, Monitor::Qemu, ("qemu", 3), observer),
     }
+}
+
+/// A guest whose sockets are in a network namespace of its own.
+fn outsourced(
+    host: &EmulatedHost,
+    monitor: Monitor,
+    (name, number): (&str, u8),
+    observer: &dyn Observer,
+) -> Result<Guest> {
+    let namespace = format!("vm-{name}");
+    host.make_namespace(&namespace, RT, RT.address(number + 2))?;
+    let machine = Machine {
+        monitor,
+        sockets: Some(Sockets {
+            namespace,
+            poll_us: 0,
+        }),
+        cards: Vec::new(),
+        memory_mib: MEMORY_MIB,
+        ..guest(name, number, 2)
+    };
+    let guest = host.start_guest(&machine, &[RT], observer)?;
+    guest.outsource_sockets()?;
+    Ok(guest)
 }

@@ -152,7 +152,7 @@ fn address(number: usize) -> Ipv4Addr {
 
 fn machine(number: usize) -> Machine {
     Machine {
-        monitor: Monitor::Steadyvm { sockets: None },
+        monitor: Monitor::Steadyvm,
         memory_mib: GUEST_MEMORY_MIB,
         ..guest(&file::name(number), FIRST_ADDRESS + number as u8, 1)
     }

@@ -148,7 +148,7 @@ impl Receivers {
     ) -> Result<Self> {
         host.require_kvm()?;
         let (rt, bulk) = start_guests(guests, host, observer)?;
-        if !matches!(guests, Guests::Outsourced | Guests::OutsourcedPolling) {
+        if !rt_has_sockets(guests) {
             card_to_rt_vcpu(&rt)?;
         }
         let service = start_service_in(&rt, server)?;
@@ -218,6 +218,14 @@ impl Receivers {
     }
 }
 
+/// Whether the latency-critical guest has outsourced sockets, and so no card.
+const fn rt_has_sockets(guests: Guests) -> bool {
+    matches!(
+        guests,
+        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedQemu
+    )
+}
+
 /// How long virtual CPUs poll that do. Some round trips of an emulated host; of hardware it would be much.
 const POLL_US: u32 = 5_000;
 
@@ -261,31 +269,36 @@ fn start_guest(
 ) -> Result<Guest> {
     let address = network.address(GUEST_ADDRESS);
     machine.monitor = match guests {
-        Guests::Qemu => Monitor::Qemu,
-        Guests::RealTime => {
-            machine.real_time = true;
+        Guests::Qemu | Guests::OutsourcedQemu | Guests::RealTime | Guests::Passthrough => {
             Monitor::Qemu
         }
+        Guests::Steadyvm
+        | Guests::Outsourced
+        | Guests::OutsourcedPolling
+        | Guests::OutsourcedBulk => Monitor::Steadyvm,
+    };
+    match guests {
+        Guests::Qemu | Guests::Steadyvm => {}
+        Guests::RealTime => machine.real_time = true,
         Guests::Passthrough => {
             for card in &mut machine.cards {
                 card.function = Some(host.make_function(network, &card.mac)?);
             }
-            Monitor::Qemu
         }
-        Guests::Steadyvm => Monitor::Steadyvm { sockets: None },
-        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedBulk => {
+        Guests::Outsourced
+        | Guests::OutsourcedPolling
+        | Guests::OutsourcedQemu
+        | Guests::OutsourcedBulk => {
             let namespace = namespace_of(&machine.name);
             host.make_namespace_on_card(&namespace, network, address)?;
             machine.cards.clear();
             let polls = guests == Guests::OutsourcedPolling && network == RT;
-            Monitor::Steadyvm {
-                sockets: Some(Sockets {
-                    namespace,
-                    poll_us: if polls { POLL_US } else { 0 },
-                }),
-            }
+            machine.sockets = Some(Sockets {
+                namespace,
+                poll_us: if polls { POLL_US } else { 0 },
+            });
         }
-    };
+    }
     let guest = host.start_guest(&machine, &[network], observer)?;
     let up = || host.set_network_up(&guest, &machine.name, address);
     match guests {
@@ -301,7 +314,10 @@ fn start_guest(
                 host.function_to_interrupts_cpu(function)?;
             }
         }
-        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedBulk => {
+        Guests::Outsourced
+        | Guests::OutsourcedPolling
+        | Guests::OutsourcedQemu
+        | Guests::OutsourcedBulk => {
             guest.outsource_sockets()?;
         }
     }

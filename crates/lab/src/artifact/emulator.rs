@@ -136,6 +136,7 @@ mod tests {
         let host = Machine {
             name: "host".to_owned(),
             monitor: Monitor::Qemu,
+            sockets: None,
             kernel: String::new(),
             initramfs: String::new(),
             image: String::new(),

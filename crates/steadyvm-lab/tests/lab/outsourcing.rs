@@ -51,12 +51,11 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
 
     host.make_namespace("vm-rt", RT, RT.address(3)).unwrap();
     let with_sockets = Machine {
-        monitor: Monitor::Steadyvm {
-            sockets: Some(Sockets {
-                namespace: "vm-rt".to_owned(),
-                poll_us: 0,
-            }),
-        },
+        monitor: Monitor::Steadyvm,
+        sockets: Some(Sockets {
+            namespace: "vm-rt".to_owned(),
+            poll_us: 0,
+        }),
         cards: Vec::new(),
         ..guest("rt", 1, 2)
     };
@@ -64,7 +63,7 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
     rt.outsource_sockets().unwrap();
     require_channel(&rt);
     let with_card = Machine {
-        monitor: Monitor::Steadyvm { sockets: None },
+        monitor: Monitor::Steadyvm,
         ..guest("bulk", 2, 1)
     };
     let bulk = host.start_guest(&with_card, &[BULK], &Silent).unwrap();
