@@ -1,8 +1,8 @@
 //! A guest of the emulated host, running.
 
 use crate::agent::{Connection, ProcessInput};
-use crate::carry::RUN_DIRECTORY;
 use crate::emulator::Machine;
+use crate::emulator::RUN_DIRECTORY;
 use crate::init::PROGRAM;
 use crate::laboratory::SOCKETS_MODULE;
 use crate::{At, Error, Result};

@@ -283,7 +283,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
         memory_mib: GUEST_MEMORY_MIB,
         real_time: false,
         iommu: false,
-        console: format!("{}/{name}.console", crate::carry::RUN_DIRECTORY),
+        console: format!("{}/{name}.console", crate::emulator::RUN_DIRECTORY),
         cards: vec![Card {
             tap: format!("tap-{name}"),
             mac: format!("52:54:00:78:00:{number:02x}"),
