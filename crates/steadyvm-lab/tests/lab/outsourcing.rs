@@ -102,6 +102,48 @@ fn guests_of_our_monitor_are_reached_and_ranked_as_qemus_are() {
     }
 }
 
+/// Debian's QEMU with `steadyvm sockets serve`: the threads that serve have the rank of vhost workers, which the VM has none of.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn the_servers_of_a_qemu_guests_sockets_are_ranked_and_given_back() {
+    let host = shared::host(HostKernel::V6_12Rt);
+    let inside = |words: &str| host.connection().text(&["sh", "-euc", words]).unwrap();
+    host.make_namespace("vm-served", RT, RT.address(9)).unwrap();
+    let machine = Machine {
+        monitor: Monitor::Qemu,
+        sockets: Some(Sockets {
+            namespace: "vm-served".to_owned(),
+            poll_us: 0,
+        }),
+        cards: Vec::new(),
+        ..guest("served", 4, 2)
+    };
+    let served = host.start_guest(&machine, &[RT], &Silent).unwrap();
+    served.outsource_sockets().unwrap();
+    send_to_host(&host, &served, RT);
+
+    inside("steadyvm status --snapshot > /run/before.json");
+    let vm = host.guest_pid("served").unwrap();
+    inside(&format!(
+        "steadyvm apply --method preempt-rt --nic rt --vm {vm}:1"
+    ));
+    let servers = || inside("ps -eLo cls=,rtprio=,comm= | grep -E ' sockets[0-9]+/served'");
+    let shown = servers();
+    let ranked: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(ranked.len(), 2, "{shown}");
+    assert!(
+        ranked.iter().all(|words| words[..2] == ["FF", "75"]),
+        "{shown}"
+    );
+    send_to_host(&host, &served, RT);
+    inside("steadyvm undo");
+    inside("steadyvm status --snapshot --compare /run/before.json");
+    assert!(!servers().contains("FF"));
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn outsourced_sockets_are_compared_with_preempt_rt() {
