@@ -6,7 +6,7 @@ use crate::engine::Figures;
 use crate::engine::results::Figure;
 use steadyvm_report::text::figure;
 use steadyvm_report::{Grid, headers};
-use steadyvm_stats::Summary;
+use steadyvm_stats::{Summary, mean};
 
 /// The condition that figures of a whole row stand under.
 const ALL: &str = "all conditions";
@@ -20,6 +20,20 @@ pub fn of<'s>(
         title: "the worst VM, fairness over VMs, and the stream".to_owned(),
         words: 2,
         headers: headers(["", "asked", "worst p99 µs", "fairness", "stream Mbit/s"]),
+        rows: Vec::new(),
+    };
+    let mut asked = Grid {
+        title: "with 20 VMs asked (asked for: none late, at most 2, at least 0.9, 0.6 to 1, at most 8, at most 1.5)".to_owned(),
+        words: 1,
+        headers: headers([
+            "",
+            "late of n",
+            "worst p99/one VM's",
+            "stream/one VM's",
+            "admitted/held",
+            "memory MiB",
+            "fairness",
+        ]),
         rows: Vec::new(),
     };
     let mut by_row = Grid {
@@ -55,6 +69,9 @@ pub fn of<'s>(
             figures.count("admitted", "VMs", admitted as u64);
         }
         figures.value("memory", "MiB", 1, memory);
+        asked
+            .rows
+            .push(beside_targets(row, &cells, (held, admitted), memory));
         by_row.rows.push(vec![
             row.to_owned(),
             held.to_string(),
@@ -62,7 +79,48 @@ pub fn of<'s>(
             figure(memory),
         ]);
     }
-    (figures.all(), vec![by_condition, by_row])
+    (figures.all(), vec![by_condition, by_row, asked])
+}
+
+/// What the targets are of, with all VMs asked: a line.
+fn beside_targets(
+    row: &str,
+    cells: &[Vec<&Sample>],
+    (held, admitted): (usize, Option<usize>),
+    memory_mib: Option<f64>,
+) -> Vec<String> {
+    let (first, last) = (cells.first(), cells.last());
+    let worst = |cell: Option<&Vec<&Sample>>| worst_and_fairness(cell?).0;
+    let stream = |cell: Option<&Vec<&Sample>>| mean(cell?.iter().map(|it| it.mbit_per_s));
+    let over = |of: Option<f64>, to: Option<f64>| of.zip(to).map(|(of, to)| of / to);
+    let runs = || {
+        let samples = last.into_iter().flatten();
+        samples.flat_map(|sample| &sample.by_vm)
+    };
+    let bound_ns = BOUND.as_nanos() as u64;
+    let answered: usize = runs().map(|run| run.samples.len()).sum();
+    let lost: u64 = runs().map(|run| run.counters.lost).sum();
+    let after = runs().flat_map(|run| &run.samples);
+    let after = after.filter(|it| it.rtt_ns > bound_ns).count() as u64;
+    let of_held = admitted
+        .filter(|_| held > 0)
+        .map(|vms| vms as f64 / held as f64);
+    let fairness = last.and_then(|cell| worst_and_fairness(cell).1);
+    let mut line = vec![
+        row.to_owned(),
+        format!("{} of {}", after + lost, answered as u64 + lost),
+    ];
+    line.extend(
+        [
+            over(worst(last), worst(first)),
+            over(stream(last), stream(first)),
+            of_held,
+            memory_mib,
+            fairness,
+        ]
+        .map(figure),
+    );
+    line
 }
 
 /// The largest p99 of a VM in microseconds, and that over the least.
@@ -164,5 +222,7 @@ mod tests {
             (tables[0].rows.len(), tables[1].rows.len()),
             (CELLS.len(), 1)
         );
+        let line: Vec<&str> = tables[2].rows[0].iter().map(String::as_str).collect();
+        assert_eq!(line, ["6.12", "0 of 2", "1.0", "1.0", "1.2", "5.0", "1.0"]);
     }
 }
