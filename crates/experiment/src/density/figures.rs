@@ -118,7 +118,7 @@ fn beside_targets(
             memory_mib,
             fairness,
         ]
-        .map(figure),
+        .map(|value| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))),
     );
     line
 }
@@ -223,6 +223,9 @@ mod tests {
             (CELLS.len(), 1)
         );
         let line: Vec<&str> = tables[2].rows[0].iter().map(String::as_str).collect();
-        assert_eq!(line, ["6.12", "0 of 2", "1.0", "1.0", "1.2", "5.0", "1.0"]);
+        assert_eq!(
+            line,
+            ["6.12", "0 of 2", "1.00", "1.00", "1.20", "5.00", "1.00"]
+        );
     }
 }
