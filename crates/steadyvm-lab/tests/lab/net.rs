@@ -370,3 +370,28 @@ fn nobody_fills_the_table_of_early_demultiplexing() {
     undo(&host);
     inside(&host, "ip link set lo down; ip addr flush dev lo");
 }
+
+/// A veth's NAPI is of the end that receives: of the host's end, for what a container sends.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_veth_is_polled_in_a_thread_of_its_class() {
+    let host = shared::host(HostKernel::V6_12Rt);
+    host.make_namespace("vr", RT, RT.address(11)).unwrap();
+    let file = "[[nic]]\nname = \"vr\"\nclass = \"rt\"\n";
+    write(&host, "/run/veth.toml", file);
+    let apply = || {
+        inside(&host, "steadyvm status --snapshot > /run/before.json");
+        inside(&host, "steadyvm apply /run/veth.toml 2>&1")
+    };
+    let said = apply();
+    assert!(said.contains("no NAPI of its own"), "{said}");
+    undo(&host);
+
+    inside(&host, "ethtool -K vr gro on");
+    let said = apply();
+    assert!(!said.contains("NAPI of its own"), "{said}");
+    assert_eq!(ranks(&host, "napi/vr-"), ["FF 78"]);
+    undo(&host);
+    assert_ne!(ranks(&host, "napi/vr-"), ["FF 78"]);
+    inside(&host, "ip netns delete vr");
+}
