@@ -20,6 +20,7 @@ mod results_tests;
 pub use answer::answer;
 pub use condition::{Beside, Condition, Part};
 pub use figures::{NAME, assemble, required};
+pub use place::KERNEL;
 pub use quantum::{Asked, Quantum};
 pub use service::Plan;
 pub use shown::{page, windows_table};

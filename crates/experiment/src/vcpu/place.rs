@@ -14,7 +14,7 @@ use std::time::Duration;
 use steadyvm_host::Method;
 use steadyvm_lab::agent::{Connection, Process};
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest};
+use steadyvm_lab::laboratory::{HostKernel, Laboratory, guest, require_for};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{At, Guest, Result};
 use steadyvm_load::job::Ran;
@@ -24,6 +24,8 @@ use steadyvm_load::netrt::ClientRun;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Table 4.2: 4 ms in every 10 ms.
 const SHARE_US: (u64, u64) = (4_000, 10_000);
+/// The host's kernel, if no other is asked for.
+pub const KERNEL: HostKernel = HostKernel::V6_12RtPatched;
 /// The real VM, and which of its VCPUs is the RT one; the other one does the guest's housekeeping.
 const VM: &str = "rt";
 const RT_VCPU: u32 = 1;
@@ -103,9 +105,10 @@ impl Place {
     /// # Errors
     /// One of them does not come up.
     pub fn boot(laboratory: &Laboratory, on_cpu: usize, observer: &dyn Observer) -> Result<Self> {
+        let kernel = laboratory.in_place_of(KERNEL);
         let specification = HostSpecification {
             boot_on_cpu: Some(on_cpu),
-            ..laboratory.host("vcpu", HostKernel::V6_12RtPatched)?
+            ..laboratory.host("vcpu", kernel)?
         };
         let mut host = EmulatedHost::boot(&specification)?;
         host.require_kvm()?;
@@ -113,8 +116,13 @@ impl Place {
         vm.set_network_up(RT.address(LAST_ADDRESS_BYTE))?;
         let service = service::start(&vm)?;
         let monitor = host.guest_pid(VM)?;
+        // The best that the kernel has for the service's packets.
+        let method = match require_for(kernel, Method::RtLevels) {
+            Ok(()) => Method::RtLevels,
+            Err(_) => Method::RtProfile,
+        };
         host.put_in_force(
-            Method::RtLevels,
+            method,
             RT,
             &["--vm".to_owned(), format!("{monitor}:{RT_VCPU}")],
         )?;

@@ -8,6 +8,7 @@ use steadyvm_experiment::vcpu::{self, Options, Part};
 use steadyvm_lab::laboratory::HostKernel;
 
 use super::run::{Measured, Output, Run};
+use crate::kernel::KernelParser;
 use steadyvm_cli::markdown::MarkdownArgs;
 
 /// The experiment's options.
@@ -31,6 +32,9 @@ pub struct Args {
     /// Counted NetRT requests per condition and round.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
+    /// Boot the host with this kernel instead of steadyvm's 6.12 with PREEMPT_RT.
+    #[arg(long, value_parser = KernelParser)]
+    kernel: Option<HostKernel>,
     /// Seed of the first round's schedule of requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -110,13 +114,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         json: args.json,
         markdown: &args.markdown,
     };
-    let run = Run::open(output, &[HostKernel::V6_12RtPatched], None)?;
+    let kernel = args.kernel.unwrap_or(vcpu::KERNEL);
+    let run = Run::open(output, &[kernel], args.kernel)?;
     let measured = vcpu::run(&run.laboratory, &options, &run.display)?;
     let record = vcpu::assemble(&measured);
-    let kernels = [
-        ("host", HostKernel::V6_12RtPatched),
-        ("guest", HostKernel::V6_12),
-    ];
+    let kernels = [("host", kernel), ("guest", HostKernel::V6_12)];
     let kernels = kernels.map(|(name, it)| (name.to_owned(), run.kernel_title(it)));
     let measured = Measured {
         command: "steadyvm-lab experiment vcpu",
