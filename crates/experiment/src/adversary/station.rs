@@ -24,8 +24,10 @@ use steadyvm_load::netstream::NetStreamRun;
 const ATTACKER: &str = "attacker";
 const ATTACKER_CPUS: u32 = 2;
 const ATTACKER_MEMORY_MIB: u32 = 160;
-/// An attack that is not ended ends after this.
+/// An attack from outside that is not ended ends after this.
 const LONGEST: Duration = Duration::from_secs(600);
+/// The last reply has come, or is lost, so many seconds after the last request was due.
+const AFTER_S: u64 = 3;
 /// An attacker whose writes wait ends within this time: what a storm has left in a slow console is written first.
 const ENDING: Duration = Duration::from_secs(300);
 
@@ -146,7 +148,9 @@ impl AdversaryStation {
 
     fn under_neighbour(&self, attack: &Attack, load: &Load) -> Result<(ClientRun, Attacked)> {
         let what = "attack from the third VM";
-        let words = attack.command(LONGEST.as_secs());
+        // It ends by itself, too: beside some attacks word from outside hardly gets through.
+        let seconds = phase::longest_s(load.samples).ceil() as u64 + AFTER_S;
+        let words = attack.command(seconds);
         let mut attacking = self.attacker.connection().spawn(&words)?;
         attacking.wait_for_line("attacking", SERVICE_PATIENCE)?;
         let netrt = self.requests(load)?;
