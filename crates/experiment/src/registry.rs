@@ -6,7 +6,7 @@ use crate::experiment::Experiment;
 use crate::nisp::{tcp, udp};
 use crate::{
     adversary, clock, compare, connections, density, end_to_end, inversion, kamailio, layer2,
-    memcached, rtca, shared_card, vcpu,
+    memcached, rtca, sections, shared_card, vcpu,
 };
 use steadyvm_report::Answer;
 

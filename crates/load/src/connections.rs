@@ -103,6 +103,8 @@ struct Server {
     connections: BTreeMap<u64, Connection>,
     /// Of the next connection.
     number: u64,
+    /// What was read last.
+    chunk: Vec<u8>,
 }
 
 struct Connection {
@@ -151,6 +153,7 @@ impl Server {
             listener,
             connections: BTreeMap::new(),
             number: LISTENER + 1,
+            chunk: vec![0; CHUNK_BYTES],
         })
     }
 
@@ -199,10 +202,9 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        let mut bytes = [0; CHUNK_BYTES];
-        let goes_on = match connection.stream.read(&mut bytes) {
+        let goes_on = match connection.stream.read(&mut self.chunk) {
             Ok(0) => false,
-            Ok(read) => match connection.progress.take(&bytes[..read]) {
+            Ok(read) => match connection.progress.take(&self.chunk[..read]) {
                 // A client waits for an answer before it asks again: a few bytes always find room.
                 Some(whole) => (0..whole).all(|_| connection.stream.write_all(&[1]).is_ok()),
                 None => false,

@@ -91,11 +91,15 @@ impl ClockStation {
             // Now that the unit runs.
             apply_file(&self.host, FILE)?;
         }
-        let mut begun_ms = 0;
+        let mut last = None;
         for _ in 0..WARMUP {
             let line = slave.wait_for_line("offset", PATIENCE)?;
-            begun_ms = told(&line).map_or(begun_ms, |it| it.at_ms);
+            last = told(&line).or(last);
         }
+        let Some(last) = last.filter(|it| it.is_locked) else {
+            let why = format!("ptp4l is not locked after {WARMUP} offsets: {last:?}");
+            return Err(Error::machine("discipline the host's clock", why));
+        };
         let length_ms = samples * 1000 / PER_S;
         let length = Duration::from_millis(length_ms);
         let running = self.others.begin(&self.host, beside, length)?;
@@ -105,7 +109,7 @@ impl ClockStation {
         slave.signal(libc::SIGINT)?;
         let said = slave.finish(PATIENCE)?.text();
         self.host.pause()?;
-        let offsets_ns = within(&said, begun_ms, length_ms);
+        let offsets_ns = within(&said, last.at_ms, length_ms);
         let missing = samples.saturating_sub(offsets_ns.len() as u64);
         Ok(Sample {
             offsets_ns,
@@ -141,7 +145,7 @@ fn start_master(outside: &Namespace) -> Result<Child> {
 /// As its unit starts it, in the unit's cgroup.
 fn start_slave(host: &Connection) -> Result<Process> {
     let script = format!(
-        "mkdir -p {UNIT}; echo $$ > {UNIT}/cgroup.procs
+        "mkdir -p /var/run {UNIT}; echo $$ > {UNIT}/cgroup.procs
          exec ptp4l -2 -S -s -q -m -i {} {RATE} {TELL_ALL}",
         RT.name
     );

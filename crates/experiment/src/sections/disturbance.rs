@@ -1,6 +1,6 @@
 //! What keeps a kernel from switching: sections without preemption or bottom halves, and long softirqs.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// What the host does beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,10 @@ pub(super) fn rules() -> String {
          ct state invalid counter\n",
     );
     for number in 0..1_000 {
-        text += &format!(
-            "    ip saddr 203.0.113.{} udp dport {} counter drop\n",
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "    ip saddr 203.0.113.{} udp dport {} counter drop",
             number % 250 + 1,
             number + 1
         );

@@ -34,6 +34,9 @@ const OPEN_SOCKETS: [&str; 9] = [
     "--seconds=3600",
 ];
 
+/// They open one after the other.
+const ALL_OPEN: &str = "until [ $(wc -l < /proc/net/udp) -gt 9000 ]; do sleep 1; done";
+
 /// A booted host with its method in force.
 pub struct SectionsStation {
     row: Row,
@@ -59,6 +62,7 @@ impl SectionsStation {
             ..host
         };
         let mut host = EmulatedHost::boot(&specification)?;
+        host.ip("link set dev lo up")?;
         let receivers = Receivers::in_guests(Guests::Qemu, &host, &Server::netrt(), observer)?;
         host.load_later_modules()?;
         host.put_in_force(row.method, RT, &receivers.named)?;
@@ -86,6 +90,7 @@ impl SectionsStation {
         if beside == Disturbance::Sockets {
             let mut sockets = host.spawn(&OPEN_SOCKETS)?;
             sockets.wait_for_line("attacking", SERVICE_PATIENCE)?;
+            host.run(&["bash", "-c", ALL_OPEN])?;
             running.push(sockets);
         }
         for script in beside.scripts() {
@@ -160,7 +165,14 @@ fn put_rules(host: &Connection) -> Result<()> {
     Err(Error::machine("load the firewall's rules", said))
 }
 
+/// Ends what disturbed, which had to go on until now.
 fn end(process: Process) -> Result<()> {
     process.signal(libc::SIGKILL)?;
-    process.finish(SERVICE_PATIENCE).map(drop)
+    let finished = process.finish(SERVICE_PATIENCE)?;
+    if let Status::Exited(code) = finished.status {
+        let said = String::from_utf8_lossy(&finished.error).into_owned();
+        let why = format!("it had ended with code {code}: {said}");
+        return Err(Error::machine("disturb the host", why));
+    }
+    Ok(())
 }

@@ -183,7 +183,15 @@ pub fn polls_without_interrupts(machine: &Machine, name: &str) -> bool {
         machine.tree.exists(&path)
     };
     let others = ["device", "bridge", "tun_flags", "bonding"];
-    name != "lo" && has("threaded") && !others.into_iter().any(has)
+    let kind = machine
+        .tree
+        .read(&format!("/sys/class/net/{name}/uevent"))
+        .unwrap_or_default();
+    // They have their card's polls.
+    let is_above_a_card = kind
+        .lines()
+        .any(|line| ["DEVTYPE=vlan", "DEVTYPE=macvlan", "DEVTYPE=macvtap"].contains(&line));
+    name != "lo" && has("threaded") && !is_above_a_card && !others.into_iter().any(has)
 }
 
 fn interfaces(machine: &Machine) -> Vec<String> {

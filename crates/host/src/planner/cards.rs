@@ -55,7 +55,8 @@ pub(super) fn plan_card(
         !nic.napi_threads.is_empty()
     } else {
         let threaded = profile.class.threaded_napi.unwrap_or(!has_irq_threads);
-        threaded_napi(machine, profile, threaded, &mut wanted.steps)?;
+        let has_to = !profile.is_other && !is_virtual;
+        threaded_napi(machine, profile, (threaded, has_to), &mut wanted.steps)?;
         threaded
     };
     if is_virtual {
@@ -146,7 +147,7 @@ fn plan_napi_threads(
 fn threaded_napi(
     machine: &Machine,
     profile: &NicProfile,
-    threaded: bool,
+    (threaded, has_to): (bool, bool),
     steps: &mut Vec<Step>,
 ) -> Result<(), HostError> {
     let path = format!("/sys/class/net/{}/threaded", profile.name);
@@ -164,11 +165,11 @@ fn threaded_napi(
     } else {
         "so that it is polled by its IRQ threads themselves"
     };
-    // Drivers without NAPI of their own refuse it (EOPNOTSUPP), as those of Wi-Fi cards do.
-    steps.push(if profile.is_other {
-        Step::optional(change, why)
-    } else {
+    // Drivers without NAPI of their own refuse it (EOPNOTSUPP), as those of Wi-Fi cards do, and a veth that merges nothing.
+    steps.push(if has_to {
         Step::required(change, why)
+    } else {
+        Step::optional(change, why)
     });
     Ok(())
 }
@@ -237,15 +238,11 @@ fn refuse_unknown_queues(
     Ok(())
 }
 
-/// `threaded` stands, and there is no thread: the interface has no NAPI.
+/// The kernel gives no thread to an interface that has no NAPI.
 fn warn_of_no_napi(machine: &Machine, nic: &Nic, threaded: bool, wanted: &mut Wanted) {
     let name = &nic.name;
-    let path = format!("/sys/class/net/{name}/threaded");
-    let stands = machine
-        .tree
-        .read(&path)
-        .is_ok_and(|text| text.trim() == "1");
-    if threaded && stands && nic.napi_threads.is_empty() {
+    let napis = machine.links.napis(name).unwrap_or_default();
+    if threaded && nic.napi_threads.is_empty() && napis.is_empty() {
         wanted.warnings.push(format!(
             "{name} has no NAPI of its own: its packets wait with all others' in the backlog of the CPU; a veth gets one by \
              `ethtool -K {name} gro on`"

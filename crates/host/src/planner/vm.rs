@@ -8,7 +8,7 @@ use super::vms::{Running, runs_without};
 use super::wanted::Wanted;
 use crate::cpu_set::CpuSet;
 use crate::error::{HostError, at, unless_vanished};
-use crate::profile::SchedulerProfile;
+use crate::profile::{SchedulerProfile, ThreadPriority};
 use crate::settings::links::Qdisc;
 use crate::settings::threads::RESET_ON_FORK;
 use crate::settings::{Change, ChangeOf, Device, Machine, RootQdisc, ThreadId};
@@ -81,18 +81,7 @@ pub(super) fn plan_vm(
             wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
         }
     }
-    for thread in vm.socket_servers.iter().filter(has_rank) {
-        if let Some(priority) = vhost {
-            let why =
-                "so that the VM's calls of its sockets are answered with the rank of its class";
-            wanted
-                .steps
-                .extend(policy(machine, thread, priority, 0, why)?);
-        }
-        if let Some(cpus) = &class.cpus {
-            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
-        }
-    }
+    rank_servers(machine, running, vhost, wanted)?;
     let by_deadline = profile.budgets.iter().filter(|_| by_ext.is_none());
     for (number, budget) in by_deadline {
         let Some(thread) = vm.vcpus.get(number) else {
@@ -123,6 +112,32 @@ pub(super) fn plan_vm(
     }
     if !lacks.is_empty() && vm.is_at_work(machine) {
         wanted.warnings.extend(lacks);
+    }
+    Ok(())
+}
+
+/// The ranks and CPUs of the servers of a VM's sockets, where they have no budgets.
+fn rank_servers(
+    machine: &Machine,
+    running: &Running<'_>,
+    vhost: Option<ThreadPriority>,
+    wanted: &mut Wanted,
+) -> Result<(), HostError> {
+    let Running { profile, vm, .. } = running;
+    if !profile.vhost_budgets.is_empty() {
+        return Ok(());
+    }
+    for thread in &vm.socket_servers {
+        if let Some(priority) = vhost {
+            let why =
+                "so that the VM's calls of its sockets are answered with the rank of its class";
+            wanted
+                .steps
+                .extend(policy(machine, thread, priority, 0, why)?);
+        }
+        if let Some(cpus) = &profile.class.cpus {
+            wanted.steps.extend(thread_cpus(machine, thread, cpus)?);
+        }
     }
     Ok(())
 }

@@ -6,14 +6,18 @@ use crate::error::HostError;
 use crate::fake::FakeHost;
 use crate::settings::threads::Scheduling;
 
+const THREADED: &str = "/sys/class/net/veth0/threaded";
 const FILE: &str = "[[nic]]\nname = \"veth0\"\nclass = \"rt\"\n";
 
 /// A veth, with the NAPIs that the kernel gives it once it merges packets (GRO), or without.
 fn host(napis: &[u32]) -> FakeHost {
     let host = paper_host(2);
-    host.file("/sys/class/net/veth0/threaded", "0\n");
+    host.writable_file(THREADED, "0\n");
     host.file("/sys/class/net/veth0/ifindex", "9\n");
-    if !napis.is_empty() {
+    if napis.is_empty() {
+        // As the kernel refuses it (EOPNOTSUPP, `modify_napi_threaded()`).
+        host.edit(|state| state.unthreadable.insert(THREADED.into()));
+    } else {
         host.edit(|state| state.napi_threads.insert("veth0".into(), napis.to_vec()));
     }
     host
@@ -49,10 +53,16 @@ fn a_veth_without_napis_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_bridge_a_tap_and_a_bond_are_no_such_interfaces() {
-    for mark in ["bridge/bridge_id", "tun_flags", "bonding/mode"] {
+fn bridges_taps_bonds_vlans_and_macvlans_are_no_such_interfaces() {
+    for (mark, text) in [
+        ("bridge/bridge_id", "1\n"),
+        ("tun_flags", "1\n"),
+        ("bonding/mode", "1\n"),
+        ("uevent", "DEVTYPE=vlan\nINTERFACE=veth0\n"),
+        ("uevent", "DEVTYPE=macvlan\n"),
+    ] {
         let (host, directory) = (host(&[81]), directory());
-        host.file(&format!("/sys/class/net/veth0/{mark}"), "1\n");
+        host.file(&format!("/sys/class/net/veth0/{mark}"), text);
         let control = control(&host, &directory);
         let refused = control.apply_profile(&profile(FILE)).unwrap_err();
         assert!(

@@ -31,13 +31,14 @@ const PACKAGES: &[&str] = &[
     "strace",
 ];
 
-/// Real services, to be measured, a switch that many hosts have in place of a bridge, and the daemon of a host's clock.
+/// Real services, to be measured, a switch that many hosts have in place of a bridge, the daemon of a host's clock, and a firewall.
 const SERVICES: &[&str] = &[
     "memcached",
     "kamailio",
     "base-passwd",
     "openvswitch-switch",
     "linuxptp",
+    "nftables",
 ];
 
 /// Services look up the user that they run as: the files that base-passwd's script would install.
