@@ -99,7 +99,7 @@ fn beside_targets(
     };
     let bound_ns = BOUND.as_nanos() as u64;
     let answered: usize = runs().map(|run| run.samples.len()).sum();
-    let lost: u64 = runs().map(|run| run.counters.lost).sum();
+    let unanswered: u64 = runs().map(|run| run.counters.lost).sum();
     let after = runs().flat_map(|run| &run.samples);
     let after = after.filter(|it| it.rtt_ns > bound_ns).count() as u64;
     let of_held = admitted
@@ -108,7 +108,7 @@ fn beside_targets(
     let fairness = last.and_then(|cell| worst_and_fairness(cell).1);
     let mut line = vec![
         row.to_owned(),
-        format!("{} of {}", after + lost, answered as u64 + lost),
+        format!("{} of {}", after + unanswered, answered as u64 + unanswered),
     ];
     line.extend(
         [

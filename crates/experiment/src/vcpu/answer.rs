@@ -1,6 +1,7 @@
 //! What the page begins with: the shares that VCPUs got of a CPU, and what each mechanism lost.
 
 use super::condition::{Condition, Part};
+use super::figures::has;
 use super::work;
 use crate::engine::answer::code;
 use crate::engine::results::Record;
@@ -39,12 +40,35 @@ pub fn answer(record: &Record) -> Answer {
         let lost = record.at(mechanism.title(), &cell).value("lost")?;
         Some(finding(*mechanism, LOST, percent(lost)))
     });
+    if has(record, Part::Work) && !has(record, Part::Share) {
+        return of_work(record, lost.collect());
+    }
     Answer {
         question: "Do kernels keep a VCPU's budget?".to_owned(),
         findings: shares.chain(lost).collect(),
         picture: Picture {
             title: "Share of a CPU that a VCPU gets; 40 % are granted".to_owned(),
             groups: groups.filter(has_a_bar).collect(),
+        },
+    }
+}
+
+/// Of a run that measured what is lost, and no shares.
+fn of_work(record: &Record, lost: Vec<Finding>) -> Answer {
+    let cell = Condition::Work(work::TOGETHER).to_string();
+    let bar = |it: &Mechanism| {
+        let lost = record.at(it.title(), &cell).value("lost");
+        Bar::new(it.title(), lost, percent)
+    };
+    Answer {
+        question: "What CPU time does the scheduling of VCPUs cost?".to_owned(),
+        findings: lost,
+        picture: Picture {
+            title: "CPU time lost; shorter is better".to_owned(),
+            groups: vec![Group {
+                name: cell.clone(),
+                bars: Mechanism::ALL.iter().map(bar).collect(),
+            }],
         },
     }
 }
