@@ -23,8 +23,9 @@ const RATE: &str = "--logSyncInterval=-3 --logMinDelayReqInterval=-3";
 const PER_S: u64 = 8;
 /// It tells each offset.
 const TELL_ALL: &str = "--summary_interval=-3";
-/// Offsets before the measured ones, in which the clock is set and finds its rate.
-const WARMUP: u64 = 60;
+/// Offsets before the measured ones, in which the clock finds its rate and is set. With time stamps of software the servo first looks
+/// for 16 s (`pi_sample` of linuxptp: 0.016 over the integral constant, which is 0.001).
+const WARMUP: u64 = 260;
 /// The next offset comes within this time before anything runs beside.
 const PATIENCE: Duration = Duration::from_secs(60);
 
