@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adversary;
+mod by_setting;
 pub mod clock;
 pub mod compare;
 pub mod connections;

@@ -5,12 +5,11 @@ mod attack;
 mod figures;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::Record;
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::testbed::one_card::{BOUNDED_FUNCTION, BOUNDED_XDP, FUNCTION, How, XDP};
-use crate::testbed::phase::Load;
 use attack::{CELLS, Cell};
 use figures::Condition;
 use station::{AdversaryStation, Sample};
@@ -117,67 +116,26 @@ impl fmt::Display for Row {
     }
 }
 
-struct Attacks<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Attacks<'_> {
-    type Row = Row;
-    type Cell = Cell;
-    type Station = AdversaryStation;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Cell] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<AdversaryStation> {
-        AdversaryStation::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut AdversaryStation, cell: Cell, round: u64) -> Result<Sample> {
-        let load = Load {
-            seed: self.options.seed.wrapping_add(round),
-            samples: share(self.options.samples, self.options.rounds, round),
-            receive_path: false,
-            streams: 1,
-        };
-        station.measure(cell, &load)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Cell, AdversaryStation, Sample> {
+    BySetting::new(
+        options,
+        Row::of,
+        &CELLS,
+        AdversaryStation::boot,
+        |station, cell, turn| station.measure(cell, &turn.load()),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Attacks {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let mut all = Vec::new();
-    for (number, cell) in CELLS.into_iter().enumerate() {
-        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[number]).collect();
-            all.push(condition(row, cell, &samples));
-        }
+    for (row, cell, samples) in taken.each() {
+        all.push(condition(row, cell, &samples));
     }
     let figures = figures::figures(&all, BootstrapOptions::default());
     let latencies: Vec<Latencies> = all.into_iter().map(|it| it.latencies).collect();
     let table = figures::table(&Record {
-        rows: plan.rows.iter().map(ToString::to_string).collect(),
+        rows: taken.rows.iter().map(ToString::to_string).collect(),
         cells: CELLS.iter().map(ToString::to_string).collect(),
         figures: figures.clone(),
         ..Record::default()
@@ -187,12 +145,12 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         figures,
         tables: vec![table],
         notes: Vec::new(),
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 
-fn condition(row: &Row, cell: Cell, samples: &[&Sample]) -> Condition {
+fn condition(row: Row, cell: Cell, samples: &[&Sample]) -> Condition {
     let round = |sample: &&Sample| {
         let samples = sample.netrt.samples.iter();
         samples.map(|it| it.rtt_ns).collect()
@@ -217,6 +175,7 @@ fn condition(row: &Row, cell: Cell, samples: &[&Sample]) -> Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::rounds::Plan as _;
 
     fn options() -> Options {
         Options {
@@ -240,10 +199,7 @@ mod tests {
             settings: vec![SETTINGS[4], SETTINGS[0]],
             ..options()
         };
-        let plan = Attacks {
-            rows: chosen.settings.iter().filter_map(Row::of).collect(),
-            options: &chosen,
-        };
+        let plan = plan(&chosen);
         let names: Vec<String> = plan.rows().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["7.3-rt-xdp", "7.3"]);
         assert_eq!((plan.cells().len(), plan.rounds()), (CELLS.len(), 2));

@@ -3,9 +3,9 @@
 mod offsets;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::testbed::beside::Beside;
 use station::{ClockStation, Sample};
@@ -70,8 +70,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         reading: &[
             "steadyvm: the guide's file, which gives ptp4l.service rank 85 and the card class rt. Rows without it set nothing.",
             "A figure is the size of the offset that ptp4l tells, eight times per second. lost: those that it did not tell in the time.",
-            "Not modelled: time stamps of hardware. The card's clock of QEMU's igb stands still. So the figures have the way \
-             through the emulated card and its interrupt, which hardware's time stamps do not have.",
+            "Time stamps are of software, so the figures have the way through the emulated card and its interrupt. A card's own time \
+             stamps, which QEMU's igb models, do not have it.",
             "Percentiles are nearest-rank, of all rounds. /first: over the first row's under the same condition, with a 95 % interval.",
         ],
         paper: None,
@@ -96,67 +96,29 @@ impl fmt::Display for Row {
     }
 }
 
-struct Clocks<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Clocks<'_> {
-    type Row = Row;
-    type Cell = Beside;
-    type Station = ClockStation;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Beside] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<ClockStation> {
-        ClockStation::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut ClockStation, cell: Beside, round: u64) -> Result<Sample> {
-        station.measure(
-            cell,
-            share(self.options.samples, self.options.rounds, round),
-        )
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Beside, ClockStation, Sample> {
+    BySetting::new(
+        options,
+        Row::of,
+        &CELLS,
+        ClockStation::boot,
+        |station, cell, turn| station.measure(cell, turn.samples),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Clocks {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let mut latencies = Vec::new();
-    for (number, cell) in CELLS.into_iter().enumerate() {
-        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[number]).collect();
-            latencies.push(offsets_of(*row, cell, &samples));
-        }
+    for (row, cell, samples) in taken.each() {
+        latencies.push(offsets_of(row, cell, &samples));
     }
     Ok(Outcome {
         latencies,
         figures: Vec::new(),
         tables: Vec::new(),
         notes: Vec::new(),
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 

@@ -23,9 +23,10 @@ const RATE: &str = "--logSyncInterval=-3 --logMinDelayReqInterval=-3";
 const PER_S: u64 = 8;
 /// It tells each offset, and does not begin anew where a stamp comes late: on an emulated host many do.
 const TELL_ALL: &str = "--summary_interval=-3 --sanity_freq_limit=0";
-/// Offsets before the measured ones, in which the clock finds its rate and is set. With time stamps of software the servo first looks
-/// for 16 s (`pi_sample` of linuxptp: 0.016 over the integral constant, which is 0.001).
-const WARMUP: u64 = 260;
+/// Offsets before the measured ones, 60 s of them, in which the clock finds its rate, is set, and settles. The servo looks for
+/// 0.016 s over its integral constant before it sets the clock (linuxptp's `pi_sample`). With time stamps of software that constant
+/// is 0.001 times the messages' interval in seconds to the power of 0.4 (`pi_sync_interval`): 37 s.
+const WARMUP: u64 = 480;
 /// The next offset comes within this time before anything runs beside.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,7 +87,7 @@ impl ClockStation {
     fn resume_and_measure(&mut self, beside: Beside, samples: u64) -> Result<Sample> {
         self.host.resume()?;
         // It ends with this measurement: the host's clock stands still after it.
-        let _master = start_master(self.host.outside())?;
+        let _master = Master::start(self.host.outside())?;
         let mut slave = start_slave(self.host.connection())?;
         if self.row.has_file {
             // Now that the unit runs.
@@ -106,7 +107,8 @@ impl ClockStation {
         let length_ms = samples * 1000 / PER_S;
         let length = Duration::from_millis(length_ms);
         let running = self.others.begin(&self.host, beside, length)?;
-        // Beside the neighbour word of each offset comes late: what was told in time counts.
+        // The window is a length of time, not of words: beside the neighbour word of each offset comes late, and what was told in time
+        // counts.
         std::thread::sleep(length);
         running.end()?;
         slave.signal(libc::SIGINT)?;
@@ -121,28 +123,40 @@ impl ClockStation {
     }
 }
 
-/// The master's clock is this machine's.
-fn start_master(outside: &Namespace) -> Result<Child> {
-    let mut command = Command::new("chrt");
-    let words = format!(
-        "-f {} ptp4l -2 -S -q -i {} --masterOnly=1 {RATE} --uds_address=/run/steadyvm-lab-ptp4l",
-        scheduling::CLIENT_PRIORITY,
-        RT.name
-    );
-    command
-        .args(words.split(' '))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    outside.hold(&mut command)?;
-    let mut master = child::spawn(command)?;
-    if let Some(status) = master.try_wait()? {
-        return Err(
-            Error::machine("start ptp4l outside", format!("it ended: {status}"))
-                .what_to_do("install linuxptp: make set-up-for-tests"),
+/// `ptp4l` outside. Its clock is this machine's, which it sets nothing of.
+struct Master(Option<Child>);
+
+/// Where it is asked. ptp4l that is killed leaves it.
+const MASTERS_SOCKET: &str = "/run/steadyvm-lab-ptp4l";
+
+impl Master {
+    fn start(outside: &Namespace) -> Result<Self> {
+        let what = "start ptp4l outside";
+        Command::new("ptp4l").arg("-v").output().map_err(|error| {
+            Error::lack(what, error.to_string()).what_to_do("install linuxptp: make set-up does")
+        })?;
+        let mut command = Command::new("chrt");
+        let words = format!(
+            "-f {} ptp4l -2 -S -q -i {} --masterOnly=1 {RATE} --uds_address={MASTERS_SOCKET}",
+            scheduling::CLIENT_PRIORITY,
+            RT.name
         );
+        command
+            .args(words.split(' '))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        outside.hold(&mut command)?;
+        child::spawn(command).map(|child| Self(Some(child)))
     }
-    Ok(master)
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        // Its end first.
+        self.0 = None;
+        let _ = std::fs::remove_file(MASTERS_SOCKET);
+    }
 }
 
 /// As its unit starts it, in the unit's cgroup.

@@ -5,9 +5,9 @@ mod figures;
 mod file;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use file::Kept;
 use station::{DensityStation, Sample};
@@ -140,64 +140,23 @@ impl fmt::Display for Row {
     }
 }
 
-struct Density<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Density<'_> {
-    type Row = Row;
-    type Cell = Asking;
-    type Station = DensityStation;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Asking] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<DensityStation> {
-        DensityStation::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut DensityStation, cell: Asking, round: u64) -> Result<Sample> {
-        let seed = self.options.seed.wrapping_add(round);
-        let requests = share(self.options.samples, self.options.rounds, round);
-        station.measure(cell, seed, requests)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Asking, DensityStation, Sample> {
+    BySetting::new(
+        options,
+        Row::of,
+        &CELLS,
+        DensityStation::boot,
+        |station, cell, turn| station.measure(cell, turn.seed, turn.samples),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Density {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
-    let samples_of = |row: usize, cell: usize| -> Vec<&Sample> {
-        let rounds = measured.samples[row].iter();
-        rounds.map(|cells| &cells[cell]).collect()
-    };
-    let mut latencies = Vec::new();
-    for (cell, asking) in CELLS.into_iter().enumerate() {
-        for (number, row) in plan.rows.iter().enumerate() {
-            latencies.push(round_trips(row, asking, &samples_of(number, cell)));
-        }
-    }
-    let by_row = plan.rows.iter().enumerate().map(|(number, row)| {
-        let cells = (0..CELLS.len()).map(|cell| samples_of(number, cell));
+    let taken = plan(options).run(laboratory, observer)?;
+    let of =
+        |(row, asking, samples): (Row, Asking, Vec<&Sample>)| round_trips(row, asking, &samples);
+    let latencies = taken.each().map(of).collect();
+    let by_row = taken.rows.iter().enumerate().map(|(number, row)| {
+        let cells = (0..CELLS.len()).map(|cell| taken.of(number, cell));
         (row.setting.name, cells.collect())
     });
     let (figures, tables) = figures::of(by_row);
@@ -206,13 +165,13 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         figures,
         tables,
         notes: Vec::new(),
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 
 /// What the clients outside measured, of all VMs.
-fn round_trips(row: &Row, asking: Asking, samples: &[&Sample]) -> Latencies {
+fn round_trips(row: Row, asking: Asking, samples: &[&Sample]) -> Latencies {
     let round = |sample: &&Sample| {
         let runs = sample.by_vm.iter().flat_map(|run| &run.samples);
         runs.map(|it| it.rtt_ns).collect()

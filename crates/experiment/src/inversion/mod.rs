@@ -4,13 +4,12 @@
 mod packets;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::Figures;
 use crate::engine::answer::{count, groups};
 use crate::engine::latency::{Count, Latencies, Words};
 use crate::engine::results::Record;
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
-use crate::testbed::phase::Load;
 use packets::{causes, is_polled_by_others, kept_us, timeline};
 use station::{InversionStation, Sample};
 use std::fmt::{self, Write as _};
@@ -120,73 +119,31 @@ impl fmt::Display for Beside {
     }
 }
 
-struct Kernels<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Kernels<'_> {
-    type Row = Row;
-    type Cell = Beside;
-    type Station = InversionStation;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Beside] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        _: &dyn Observer,
-    ) -> Result<InversionStation> {
-        InversionStation::boot(laboratory, row, on_cpu)
-    }
-
-    fn measure(&self, station: &mut InversionStation, cell: Beside, round: u64) -> Result<Sample> {
-        let load = Load {
-            seed: self.options.seed.wrapping_add(round),
-            samples: share(self.options.samples, self.options.rounds, round),
-            receive_path: false,
-            streams: 1,
-        };
-        station.measure(cell, &load)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Beside, InversionStation, Sample> {
+    BySetting::new(
+        options,
+        |it| Some(Row(*it)),
+        &CELLS,
+        |laboratory, row, cpu, _| InversionStation::boot(laboratory, row, cpu),
+        |station, cell, turn| station.measure(cell, &turn.load()),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Kernels {
-        rows: options.settings.iter().copied().map(Row).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let mut outcome = Outcome {
         latencies: Vec::new(),
         figures: Vec::new(),
         tables: Vec::new(),
         notes: Vec::new(),
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
-    };
-    let samples_of = |row: usize, cell: usize| -> Vec<&Sample> {
-        let rounds = measured.samples[row].iter();
-        rounds.map(|cells| &cells[cell]).collect()
+        dropped_rounds: taken.measured.dropped_rounds.clone(),
+        disturbance: taken.measured.disturbance,
     };
     let (mut slowest, mut figures) = (Vec::new(), Figures::default());
     for (cell, beside) in CELLS.into_iter().enumerate() {
         let mut table = causes_table(beside);
-        for (number, &row) in plan.rows.iter().enumerate() {
-            let samples = samples_of(number, cell);
+        for (number, &row) in taken.rows.iter().enumerate() {
+            let samples = taken.of(number, cell);
             outcome.latencies.push(way_in(row, beside, &samples));
             add_causes(row, beside, &samples, &mut table, &mut figures);
             outcome.notes.extend(notes(row, beside, &samples));
@@ -196,11 +153,8 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
     }
     outcome.tables.extend(slowest);
     outcome.figures = figures.all();
-    for (cell, beside) in CELLS.into_iter().enumerate() {
-        for (number, &row) in plan.rows.iter().enumerate() {
-            let samples = samples_of(number, cell);
-            outcome.latencies.push(round_trips(row, beside, &samples));
-        }
+    for (row, beside, samples) in taken.each() {
+        outcome.latencies.push(round_trips(row, beside, &samples));
     }
     Ok(outcome)
 }

@@ -8,9 +8,9 @@ mod figures;
 mod row;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::Record;
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, check_settings};
 use cell::{CELLS, Cell};
 use figures::Condition;
@@ -54,64 +54,28 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-struct Streams<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Streams<'_> {
-    type Row = Row;
-    type Cell = Cell;
-    type Station = Layer2Station;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Cell] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<Layer2Station> {
-        Layer2Station::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut Layer2Station, cell: Cell, round: u64) -> Result<Sample> {
-        let frames = share(self.options.samples, self.options.rounds, round);
-        station.measure(cell, frames)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Cell, Layer2Station, Sample> {
+    BySetting::new(
+        options,
+        Row::of,
+        &CELLS,
+        Layer2Station::boot,
+        |station, cell, turn| station.measure(cell, turn.samples),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Streams {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let (mut all, mut notes) = (Vec::new(), Vec::new());
-    for (number, cell) in CELLS.into_iter().enumerate() {
-        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[number]).collect();
-            notes.extend(unsent(*row, cell, &samples));
-            notes.extend(by_normal_threads(*row, cell, &samples));
-            all.push(condition(*row, cell, &samples));
-        }
+    for (row, cell, samples) in taken.each() {
+        notes.extend(unsent(row, cell, &samples));
+        notes.extend(by_normal_threads(row, cell, &samples));
+        all.push(condition(row, cell, &samples));
     }
     let figures = figures::figures(&all, BootstrapOptions::default());
     let latencies: Vec<Latencies> = all.into_iter().map(|it| it.latencies).collect();
     let tables = figures::tables(&Record {
-        rows: plan.rows.iter().map(ToString::to_string).collect(),
+        rows: taken.rows.iter().map(ToString::to_string).collect(),
         cells: CELLS.iter().map(ToString::to_string).collect(),
         figures: figures.clone(),
         ..Record::default()
@@ -121,8 +85,8 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         figures,
         tables,
         notes,
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 
@@ -210,6 +174,7 @@ const LATE_US: f64 = 2_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::rounds::Plan as _;
     use steadyvm_load::layer2::{Mark, Published, Tally};
 
     fn options() -> Options {
@@ -228,10 +193,7 @@ mod tests {
             settings: vec![SETTINGS[10], SETTINGS[1]],
             ..options()
         };
-        let plan = Streams {
-            rows: chosen.settings.iter().filter_map(Row::of).collect(),
-            options: &chosen,
-        };
+        let plan = plan(&chosen);
         let names: Vec<String> = plan.rows().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["7.3-rt-macvtap-steadyvm", "7.3-macvtap"]);
         assert_eq!((plan.cells().len(), plan.rounds()), (CELLS.len(), 2));

@@ -4,11 +4,10 @@
 mod disturbance;
 mod station;
 
+use crate::by_setting::BySetting;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
-use crate::testbed::phase::Load;
 use disturbance::Disturbance;
 use station::SectionsStation;
 use std::fmt;
@@ -99,8 +98,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s. Percentiles are nearest-rank, of every counted sample of all rounds. /first: over the first row's \
              under the same condition, with a 95 % interval.",
-            "An emulated CPU takes about a hundred times as long for each instruction: sections are as much longer as all else. Caches, \
-             interrupts of hardware (SMI) and power states are not emulated, so hardware may differ more or less.",
+            "Caches, interrupts of hardware (SMI) and power states are not emulated, so hardware may differ more or less.",
         ],
         paper: None,
     },
@@ -124,75 +122,29 @@ impl fmt::Display for Row {
     }
 }
 
-struct Sections<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Sections<'_> {
-    type Row = Row;
-    type Cell = Disturbance;
-    type Station = SectionsStation;
-    type Sample = ClientRun;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Disturbance] {
-        &Disturbance::ALL
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<SectionsStation> {
-        SectionsStation::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(
-        &self,
-        station: &mut SectionsStation,
-        cell: Disturbance,
-        round: u64,
-    ) -> Result<ClientRun> {
-        let load = Load {
-            seed: self.options.seed.wrapping_add(round),
-            samples: share(self.options.samples, self.options.rounds, round),
-            receive_path: false,
-            streams: 1,
-        };
-        station.measure(cell, &load)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Disturbance, SectionsStation, ClientRun> {
+    BySetting::new(
+        options,
+        Row::of,
+        &Disturbance::ALL,
+        SectionsStation::boot,
+        |station, cell, turn| station.measure(cell, &turn.load()),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Sections {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<ClientRun> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let mut latencies = Vec::new();
-    for (number, cell) in Disturbance::ALL.into_iter().enumerate() {
-        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
-            let runs: Vec<&ClientRun> = rounds.iter().map(|cells| &cells[number]).collect();
-            latencies.push(round_trips(*row, cell, &runs));
-        }
+    for (row, cell, runs) in taken.each() {
+        latencies.push(round_trips(row, cell, &runs));
     }
     Ok(Outcome {
         latencies,
         figures: Vec::new(),
         tables: Vec::new(),
         notes: Vec::new(),
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 

@@ -5,15 +5,14 @@ mod pollers;
 mod station;
 mod targets;
 
+use crate::by_setting::BySetting;
 use crate::engine::Figures;
 use crate::engine::answer::Asked;
 use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::Record;
-use crate::engine::rounds::{self, Measured, Plan, share};
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::service::{Beside, CELLS};
 use crate::testbed::one_card::{FUNCTION, How, XDP};
-use crate::testbed::phase::Load;
 use pollers::Handed;
 use station::{Sample, SharedCardStation};
 use std::fmt;
@@ -153,75 +152,34 @@ impl fmt::Display for Row {
     }
 }
 
-struct Ways<'a> {
-    rows: Vec<Row>,
-    options: &'a Options,
-}
-
-impl Plan for Ways<'_> {
-    type Row = Row;
-    type Cell = Beside;
-    type Station = SharedCardStation;
-    type Sample = Sample;
-
-    fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    fn cells(&self) -> &[Beside] {
-        &CELLS
-    }
-
-    fn rounds(&self) -> u64 {
-        self.options.rounds
-    }
-
-    fn boot(
-        &self,
-        laboratory: &Laboratory,
-        row: Row,
-        on_cpu: usize,
-        observer: &dyn Observer,
-    ) -> Result<SharedCardStation> {
-        SharedCardStation::boot(laboratory, row, on_cpu, observer)
-    }
-
-    fn measure(&self, station: &mut SharedCardStation, cell: Beside, round: u64) -> Result<Sample> {
-        let load = Load {
-            seed: self.options.seed.wrapping_add(round),
-            samples: share(self.options.samples, self.options.rounds, round),
-            receive_path: false,
-            streams: 1,
-        };
-        station.measure(cell, &load)
-    }
+fn plan(options: &Options) -> BySetting<'_, Row, Beside, SharedCardStation, Sample> {
+    BySetting::new(
+        options,
+        Row::of,
+        &CELLS,
+        SharedCardStation::boot,
+        |station, cell, turn| station.measure(cell, &turn.load()),
+    )
 }
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
-    let plan = Ways {
-        rows: options.settings.iter().filter_map(Row::of).collect(),
-        options,
-    };
-    let measured: Measured<Sample> = rounds::run(laboratory, &plan, observer)?;
+    let taken = plan(options).run(laboratory, observer)?;
     let (mut latencies, mut notes) = (Vec::new(), Vec::new());
     let (mut figures, mut conditions) = (Figures::default(), Vec::new());
-    for (cell, beside) in CELLS.into_iter().enumerate() {
-        for (row, rounds) in plan.rows.iter().zip(&measured.samples) {
-            let samples: Vec<&Sample> = rounds.iter().map(|cells| &cells[cell]).collect();
-            latencies.push(round_trips(row, beside, &samples));
-            conditions.push(condition(row, beside, &samples));
-            if beside == Beside::NetStream {
-                notes.push(carried(row, &samples));
-                let handed = Handed::sum(samples.iter().map(|it| it.handed));
-                figures.at(row.setting.name, &cell_of(beside));
-                figures.count(HANDED, "packets", handed.all);
-                figures.value(SHARED, "packets", handed.all, handed.by_shared as f64);
-            }
+    for (row, beside, samples) in taken.each() {
+        latencies.push(round_trips(row, beside, &samples));
+        conditions.push(condition(row, beside, &samples));
+        if beside == Beside::NetStream {
+            notes.push(carried(row, &samples));
+            let handed = Handed::sum(samples.iter().map(|it| it.handed));
+            figures.at(row.setting.name, &cell_of(beside));
+            figures.count(HANDED, "packets", handed.all);
+            figures.value(SHARED, "packets", handed.all, handed.by_shared as f64);
         }
     }
     targets::add(&mut figures, &conditions, BootstrapOptions::default());
     let record = Record {
-        rows: plan.rows.iter().map(ToString::to_string).collect(),
+        rows: taken.rows.iter().map(ToString::to_string).collect(),
         figures: figures.all(),
         ..Record::default()
     };
@@ -230,8 +188,8 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
         tables: vec![pollers_grid(&record), targets::grid(&record)],
         figures: record.figures,
         notes,
-        dropped_rounds: measured.dropped_rounds,
-        disturbance: measured.disturbance,
+        dropped_rounds: taken.measured.dropped_rounds,
+        disturbance: taken.measured.disturbance,
     })
 }
 
@@ -240,7 +198,7 @@ fn cell_of(beside: Beside) -> String {
     format!("round trip, {beside}")
 }
 
-fn condition(row: &Row, beside: Beside, samples: &[&Sample]) -> Condition {
+fn condition(row: Row, beside: Beside, samples: &[&Sample]) -> Condition {
     Condition {
         row: row.setting.name,
         beside,
@@ -269,7 +227,7 @@ fn pollers_grid(record: &Record) -> Grid {
 }
 
 /// What the client outside measured.
-fn round_trips(row: &Row, beside: Beside, samples: &[&Sample]) -> Latencies {
+fn round_trips(row: Row, beside: Beside, samples: &[&Sample]) -> Latencies {
     let round = |sample: &&Sample| {
         let samples = sample.netrt.samples.iter();
         samples.map(|it| it.rtt_ns).collect()
@@ -284,7 +242,7 @@ fn round_trips(row: &Row, beside: Beside, samples: &[&Sample]) -> Latencies {
     }
 }
 
-fn carried(row: &Row, samples: &[&Sample]) -> String {
+fn carried(row: Row, samples: &[&Sample]) -> String {
     let rates: Vec<f64> = samples.iter().filter_map(|it| it.mbit_per_s).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let each: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
