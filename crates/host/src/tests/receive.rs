@@ -12,7 +12,7 @@ use crate::discover::{self, Processes};
 use crate::fake::FakeHost;
 use crate::parse::PF_KTHREAD;
 use crate::profile::Profile;
-use crate::settings::threads::{Scheduling, calling_thread};
+use crate::settings::threads::{RESET_ON_FORK, Scheduling, calling_thread};
 use crate::settings::{Received, links};
 use crate::{HostControl, Machine, PacketAccount, ReceiveEntity, ReceiveWork, receive_work};
 
@@ -142,6 +142,27 @@ fn a_server_of_sockets_has_the_rank_of_its_vms_class_if_root_or_the_monitors_use
         control.undo().unwrap();
         assert_eq!(scheduling(&host, 302), Scheduling::normal());
     }
+}
+
+#[test]
+fn servers_of_sockets_share_the_budget_of_the_vms_workers() {
+    let (host, directory) = (host(), directory());
+    let control = control(&host, &directory);
+    serve_sockets(&host);
+    for pid in [100, 300] {
+        host.file(
+            &format!("/proc/{pid}/status"),
+            "Name:\tx\nUid:\t0\t0\t0\t0\n",
+        );
+    }
+    let file = "[[vm]]\nname = \"rt\"\nreceive = { vhost_budget = \"4ms\", workers = 2 }\n";
+    control.apply_profile(&profile(file)).unwrap();
+    let share = Scheduling::deadline(2_000_000, 10_000_000, 10_000_000, RESET_ON_FORK);
+    let scheduling = |tid: u32| host.state().threads[&tid].scheduling;
+    assert_eq!([109, 302].map(scheduling), [share; 2]);
+    assert_eq!(scheduling(402), Scheduling::normal());
+    control.undo().unwrap();
+    assert_eq!([109, 302].map(scheduling), [Scheduling::normal(); 2]);
 }
 
 #[test]
