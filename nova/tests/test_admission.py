@@ -51,6 +51,14 @@ def test_powers_of_two_give_nothing_away() -> None:
     assert not admitted(8, [quarter] * 33, PEDF)
 
 
+def test_thirds_fill_a_host() -> None:
+    """Three are exactly two CPUs: no sum of rounded shares says more."""
+    whole = Policy("pedf", 1_000_000)
+    third = Interface(12_000, 4_000, 2)
+    assert admitted(2, [third] * 3, whole)
+    assert not admitted(2, [third] * 4, whole)
+
+
 def packs(cpus: int, shares: list[int], policy: Policy) -> bool:
     """Whether any assignment of VCPUs to CPUs keeps every CPU within the limit: brute force."""
     return any(

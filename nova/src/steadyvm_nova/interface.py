@@ -61,8 +61,8 @@ class Interface(NamedTuple):
 
     @property
     def ppm(self) -> int:
-        """The bandwidth of all VCPUs, in millionths of a CPU, rounded up."""
-        return -(-self.budget_us * self.vcpus * 1_000_000 // self.period_us)
+        """The bandwidth of all VCPUs, in millionths of a CPU, rounded down: three thirds are no more than a CPU."""
+        return self.budget_us * self.vcpus * 1_000_000 // self.period_us
 
     @property
     def vcpu_ppm(self) -> int:

@@ -33,7 +33,7 @@ pub enum Needs {
 /// What a VM takes of a host of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// The bandwidth of all VCPUs, of whole CPUs, rounded up.
+    /// The bandwidth of all VCPUs, of whole CPUs, rounded down: three thirds are no more than a CPU.
     pub bandwidth_ppm: u64,
     /// A VCPU's share of what real-time VMs may have of a CPU, rounded up.
     pub share_ppm: u64,
@@ -67,7 +67,7 @@ impl Claim {
         }
         let common = greatest_common_divisor(limit_ppm, WHOLE_PPM);
         Some(Self {
-            bandwidth_ppm: (budget_us * u64::from(vcpus) * WHOLE_PPM).div_ceil(period_us),
+            bandwidth_ppm: budget_us * u64::from(vcpus) * WHOLE_PPM / period_us,
             share_ppm,
             host_ppm: class_ppm * u64::from(vcpus),
             vcpus,
