@@ -22,3 +22,21 @@ pub struct GuestCounts {
     /// Those of them whose reason KVM counts, by its name for it.
     pub exit_reasons: BTreeMap<String, u64>,
 }
+
+/// What exits from the guest cost, in a repetition of the phase in which the host traced them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitCosts {
+    /// Requests sent meanwhile, warm-up included.
+    pub requests: u64,
+    /// By KVM's name for the reason.
+    pub reasons: BTreeMap<String, ExitCost>,
+}
+
+/// The exits of one reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitCost {
+    /// Their number.
+    pub exits: u64,
+    /// The CPU time of the VCPUs' threads from exit to entry, in us.
+    pub cpu_us: u64,
+}

@@ -1,6 +1,6 @@
 //! What a comparison measured, before any figure is computed.
 
-use crate::{GuestCounts, Service};
+use crate::{ExitCosts, GuestCounts, Service};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use steadyvm_load::netrt::{ClientRun, Counters, EndedBy};
@@ -50,6 +50,8 @@ pub struct PhaseData {
     /// What a repetition of the phase showed in which the host traced its receive path; `None` if
     /// there was none. Nothing else of the phase is of that repetition.
     pub receive_path: Option<ReceivePathData>,
+    /// What the RT guest's exits cost in that repetition; `None` without one, and without a guest.
+    pub exit_costs: Option<ExitCosts>,
 }
 
 /// The receive path of the host as it traced it.
@@ -75,6 +77,7 @@ impl PhaseData {
             host_cpu_busy_fraction: f64::NAN,
             guest: None,
             receive_path: None,
+            exit_costs: None,
         }
     }
 }

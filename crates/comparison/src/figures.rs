@@ -3,7 +3,7 @@
 use super::data::{MethodData, Phase, RoundData, RunData};
 use super::ratios::{self, finite_mean};
 use super::record::{BOOTSTRAP, BUSY, Intervals, NAME, ROUND_TRIP, SERVICE, THROUGHPUT, TRACED};
-use crate::GuestCounts;
+use crate::{ExitCost, GuestCounts};
 use std::collections::BTreeMap;
 use steadyvm_load::netrt::{ClientRun, Counters};
 use steadyvm_report::Figures;
@@ -39,6 +39,7 @@ pub fn assemble(data: &RunData, options: BootstrapOptions) -> Record {
             add_round_trips(&mut figures, method, phase);
             add_wake_ups(&mut figures, method, phase);
             add_guest(&mut figures, method, phase);
+            add_exit_costs(&mut figures, method, phase);
             add_stream(&mut figures, method, phase);
             let busy = |round: &RoundData| round.phase(phase).host_cpu_busy_fraction;
             let busy = finite_mean(method.rounds.iter().map(busy));
@@ -222,6 +223,39 @@ fn add_guest(figures: &mut Figures, method: &MethodData, phase: Phase) {
         figures.value(&format!("guest.{name}"), "per request", n, a_request);
     }
 }
+
+/// What the RT guest's exits cost, by reason, where they were traced: their number per request, and the CPU time of one.
+fn add_exit_costs(figures: &mut Figures, method: &MethodData, phase: Phase) {
+    let rounds = method.rounds.iter();
+    let traced = rounds.filter_map(|round| round.phase(phase).exit_costs.as_ref());
+    let mut requests = 0;
+    let mut sums: BTreeMap<&str, ExitCost> = BTreeMap::new();
+    for costs in traced {
+        requests += costs.requests;
+        for (reason, cost) in &costs.reasons {
+            let sum = sums.entry(reason).or_default();
+            sum.exits += cost.exits;
+            sum.cpu_us += cost.cpu_us;
+        }
+    }
+    for (reason, ExitCost { exits, cpu_us }) in sums {
+        let (number, each) = exit_figures(reason);
+        let per_request = exits as f64 / requests as f64;
+        figures.value(&number, "per request", requests, per_request);
+        figures.value(&each, "us", exits, cpu_us as f64 / exits as f64);
+    }
+}
+
+/// The names of both figures of a reason for exits.
+pub(crate) fn exit_figures(reason: &str) -> (String, String) {
+    (
+        format!("{TRACED_EXITS}{reason}"),
+        format!("guest.exit_cpu.{reason}"),
+    )
+}
+
+/// How the name of the number of exits of a reason begins.
+pub(crate) const TRACED_EXITS: &str = "guest.traced_exits.";
 
 /// What `NetStream` carried: the mean over rounds.
 fn add_stream(figures: &mut Figures, method: &MethodData, phase: Phase) {

@@ -22,7 +22,7 @@ mod service;
 pub mod table;
 
 pub use answer::{answer, own_question};
-pub use counts::GuestCounts;
+pub use counts::{ExitCost, ExitCosts, GuestCounts};
 pub use cpu::CpuTimes;
 pub use data::{MethodData, Phase, PhaseData, ReceivePathData, RoundData, RunData};
 pub use figures::{assemble, hgrm_of_method};

@@ -12,7 +12,7 @@ use steadyvm_experiment::compare::{
 use steadyvm_experiment::engine::results::{
     Curve, Figure, Record, ResultsError, from_json_of, to_json,
 };
-use steadyvm_experiment::testbed::{GuestCounts, ReceivePathData, Service};
+use steadyvm_experiment::testbed::{ExitCost, ExitCosts, GuestCounts, ReceivePathData, Service};
 use steadyvm_report::ReportMeta;
 use steadyvm_stats::Summary;
 use steadyvm_stats::bootstrap::BootstrapOptions;
@@ -304,6 +304,7 @@ fn the_table_and_the_report_follow_from_results_json_alone() {
         wake_ups_ns: (1..50).map(|it| it * 1000).collect(),
         report: "{}".to_owned(),
     });
+    data.methods[2].rounds[1].idle.exit_costs = Some(exit_costs(100, [("hlt", 100, 900)]));
     for data in [data, common::comparison(1, 30), RunData::default()] {
         let results = assemble(&data, options());
         let again = from_json(&to_json(&results).unwrap()).unwrap();
@@ -332,6 +333,69 @@ fn where_the_loads_were_received_is_said() {
     older["settings"].as_object_mut().unwrap().remove("service");
     let older = from_json(&older.to_string()).unwrap();
     assert_eq!(service_of(&older), Service::Vm);
+}
+
+fn exit_costs<const N: usize>(requests: u64, of: [(&str, u64, u64); N]) -> ExitCosts {
+    let cost =
+        |(reason, exits, cpu_us): (&str, _, _)| (reason.to_owned(), ExitCost { exits, cpu_us });
+    ExitCosts {
+        requests,
+        reasons: of.map(cost).into(),
+    }
+}
+
+/// Summed over rounds; the dearest first, and what is rare is left out.
+#[test]
+fn what_exits_cost_is_shown_by_reason() {
+    let mut data = common::comparison(2, 100);
+    let of_rounds = [
+        exit_costs(
+            100,
+            [("hlt", 100, 900), ("msr", 400, 2000), ("cpuid", 1, 70)],
+        ),
+        exit_costs(100, [("hlt", 300, 1500)]),
+    ];
+    for (round, costs) in data.methods[1].rounds.iter_mut().zip(of_rounds) {
+        round.idle.exit_costs = Some(costs);
+    }
+    let results = assemble(&data, options());
+    let at = results.at("preempt-rt", "idle");
+    let figures = |reason: &str| {
+        let value = |name: &str| at.value(&format!("guest.{name}.{reason}"));
+        (value("traced_exits"), value("exit_cpu"))
+    };
+    assert_eq!(figures("hlt"), (Some(2.0), Some(6.0)));
+    assert_eq!(figures("msr"), (Some(2.0), Some(5.0)));
+    assert_eq!(figures("cpuid"), (Some(0.005), Some(70.0)));
+    assert_eq!(
+        results.at("vanilla", "idle").value("guest.exit_cpu.hlt"),
+        None
+    );
+    let text = table::render(&results);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|it| it.contains(" hlt ") || it.contains(" msr "))
+        .collect();
+    let words = |row: &str| {
+        row.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words(rows[0]),
+        ["preempt-rt", "hlt", "2.00", "6.00", "12.00"]
+    );
+    assert_eq!(
+        words(rows[1]),
+        ["preempt-rt", "msr", "2.00", "5.00", "10.00"]
+    );
+    assert!(!text.contains("cpuid"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    let page = render(&results, &ReportMeta::default());
+    assert!(page.contains("<td>hlt</td><td>2.00</td><td>6.00</td><td>12.00</td>"));
 }
 
 /// Counts are summed over rounds and shown a request, where there was a guest.

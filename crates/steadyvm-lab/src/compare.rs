@@ -56,7 +56,8 @@ pub struct Args {
     /// Boot every host so many times and spread the rounds over the boots, since boots differ.
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     boots: u64,
-    /// Measure every phase once more with `steadyvm explain --receive-path` in the host.
+    /// Measure every phase once more with `steadyvm explain --receive-path` in the host, and tell the cost of the guest's exits by
+    /// reason.
     ///
     /// It adds the time from hard interrupt to wake-up, and a file METHOD.PHASE.ROUND.json with its causes.
     #[arg(long)]

@@ -11,6 +11,7 @@ mod paper;
 use crate::Service;
 use crate::data::Phase;
 use crate::record::{Intervals, TRACED, ratios, service_of};
+use crate::table::exits;
 use crate::table::{
     FIGURE_HEADERS, GUEST_HEADERS, GUEST_TITLE, ROUND_TRIPS, WAKE_UPS, counted, guest_figures,
     latency_figures, traced,
@@ -43,6 +44,7 @@ pub fn render(record: &Record, meta: &ReportMeta) -> String {
         bars::cards(record)
     );
     page += &guests(record);
+    page += &exit_costs(record);
     let names: Vec<&str> = record.rows.iter().map(String::as_str).collect();
     // The paper has no measurement without VMs.
     if service == Service::Vm {
@@ -126,6 +128,25 @@ fn guests(record: &Record) -> String {
          housekeeping are among the exits; io and mmio went to its monitor.</p>\n\
          <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th></th>{headers}</tr></thead>\
          <tbody>{rows}</tbody></table></div>\n"
+    )
+}
+
+/// What exits cost, where they were traced.
+fn exit_costs(record: &Record) -> String {
+    let rows = joined(exits::of(record), |it| {
+        let figures = joined(it.figures(), |value| format!("<td>{value:.2}</td>"));
+        let (method, reason) = (escape(it.method), escape(it.reason));
+        format!("<tr><th scope=\"row\">{method}</th><td>{reason}</td>{figures}</tr>")
+    });
+    if rows.is_empty() {
+        return rows;
+    }
+    let headers = joined(exits::HEADERS, |name| format!("<th>{name}</th>"));
+    format!(
+        "<h2>What exits cost</h2>\n<p>{}.</p>\n\
+         <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th></th><th>reason</th>{headers}</tr></thead>\
+         <tbody>{rows}</tbody></table></div>\n",
+        escape(exits::TITLE)
     )
 }
 

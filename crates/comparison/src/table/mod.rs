@@ -1,5 +1,6 @@
 //! The comparison as text for a terminal, at most [`WIDTH`](steadyvm_report::text::WIDTH) columns wide.
 
+pub(crate) mod exits;
 mod ratios;
 
 pub(crate) use ratios::figure_words;
@@ -37,6 +38,7 @@ pub fn render(record: &Record) -> String {
         traffic(&mut text, record);
     }
     guests(&mut text, record);
+    exits::table(&mut text, record);
     text += &ratios::tables(record);
     for note in &record.notes {
         line(&mut text, "");

@@ -8,7 +8,7 @@ table! {
     #[derive(Default)]
     #[serde(default)]
     pub struct Kernel {
-        /// threads `ksoftirqd/N`; must stand below `levels_from` and every stage
+        /// threads `ksoftirqd/N` and `backlog_napi/N`; must stand below `levels_from` and every stage
         ksoftirqd: Option<Placed<ThreadPriority>> = "as it is",
         /// RCU's threads; below all stages, or above vhost and VCPUs
         rcu: Option<ThreadPriority> = "one above all vhost workers and VCPUs",

@@ -86,9 +86,14 @@ impl Station {
             return Ok(untraced);
         }
         let tracing = phase::start_tracing(self.host.connection(), phase::SLOWEST)?;
-        self.run_phase(phase, rate, load)?;
+        let counters = self.receivers.counters.as_ref();
+        counters.map(Counters::begin_exits).transpose()?;
+        let traced = self.run_phase(phase, rate, load)?;
+        let sent = phase::WARMUP_REQUESTS + traced.netrt.counters.requests;
+        let exits = counters.map(|it| it.end_exits(sent)).transpose()?;
         Ok(PhaseData {
             receive_path: Some(tracing.finish()?),
+            exit_costs: exits.flatten(),
             ..untraced
         })
     }
@@ -124,6 +129,7 @@ impl Station {
             host_cpu_busy_fraction,
             guest,
             receive_path: None,
+            exit_costs: None,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! What the RT guest counts of its interrupts, and what KVM counts of the guest.
 
+use super::exit_costs;
 use std::collections::BTreeMap;
-use steadyvm_comparison::GuestCounts;
+use steadyvm_comparison::{ExitCosts, GuestCounts};
 use steadyvm_lab::agent::Connection;
 use steadyvm_lab::{Error, Result};
 
@@ -77,6 +78,16 @@ impl Counters {
             exits: counted("exits"),
             exit_reasons: named.into_iter().collect(),
         })
+    }
+
+    /// Begins to trace what exits cost.
+    pub fn begin_exits(&self) -> Result<()> {
+        exit_costs::begin(&self.host, self.monitor)
+    }
+
+    /// What they cost since, while this many requests were answered; none if the trace has lost some.
+    pub fn end_exits(&self, requests: u64) -> Result<Option<ExitCosts>> {
+        exit_costs::end(&self.host, requests)
     }
 
     /// The guest's network devices are cards (virtio's number 1), outsourced sockets (0xffff) and virtual

@@ -6,6 +6,7 @@ pub(crate) mod beside;
 mod counts;
 mod cpu;
 pub(crate) mod endpoint;
+mod exit_costs;
 mod interference;
 pub(crate) mod mechanism;
 mod method;
@@ -22,5 +23,7 @@ pub use mechanism::{Decisions, Mechanism};
 pub use method::ComparedMethod;
 pub use setting::Endpoints;
 pub(crate) use setting::Setting;
-pub use steadyvm_comparison::{CpuTimes, GuestCounts, ReceivePathData, Service};
+pub use steadyvm_comparison::{
+    CpuTimes, ExitCost, ExitCosts, GuestCounts, ReceivePathData, Service,
+};
 pub use steadyvm_methods::{Guests, Method, Price};

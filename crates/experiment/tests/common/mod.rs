@@ -42,6 +42,7 @@ fn round_of(character: Character, round: usize, index: usize, requests: usize) -
         host_cpu_busy_fraction: busy,
         guest: None,
         receive_path: None,
+        exit_costs: None,
     };
     RoundData {
         idle: phase(0.8 * level.sqrt(), burst / 10.0, None, 0.2),

@@ -319,7 +319,12 @@ mod tests {
             thread(6, "napi/eth0-8194", parse::PF_KTHREAD),
             thread(7, "napi/eth0-8195", 0),
         ];
-        let napi = |id, irq, thread| Napi { id, irq, thread };
+        let napi = |id, irq, thread| Napi {
+            id,
+            irq,
+            thread,
+            deferral: None,
+        };
         let tids = |found: &[ThreadId]| found.iter().map(|it| it.tid).collect::<Vec<_>>();
         let (named, by_irq) = napi_threads(&threads, &[], "eth0");
         assert_eq!((tids(&named), by_irq.len()), (vec![6], 0));

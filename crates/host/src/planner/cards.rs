@@ -11,8 +11,9 @@ use crate::cpu_set::CpuSet;
 use crate::discover::{Nic, polls_without_interrupts};
 use crate::error::{HostError, at};
 use crate::parse;
-use crate::profile::{NicProfile, ThreadPriority};
-use crate::settings::{ChangeOf, File, Form, IrqAffinity, Machine, SettingKind};
+use crate::profile::{Class, NicProfile, ThreadPriority};
+use crate::settings::links::Napi;
+use crate::settings::{ChangeOf, File, Form, IrqAffinity, Machine, NapiDeferral, SettingKind};
 
 /// A card's interrupts, NAPI threads and queues.
 pub(super) fn plan_card(
@@ -94,10 +95,10 @@ pub(super) fn plan_card(
                 .extend(policy(machine, thread, priority, 0, &why)?);
         }
     }
-    let ranks = [profile.class.irq, profile.class.napi];
-    let is_ranked = |rank: &Option<ThreadPriority>| matches!(rank, Some(ThreadPriority::Fifo(_)));
-    if !profile.is_other && ranks.iter().any(is_ranked) {
-        no_packet_steering(machine, name, &mut wanted.steps);
+    if !profile.is_other {
+        no_packet_steering(machine, profile, &mut wanted.steps);
+        let is_ranked = |napi: &Napi| is_ranked(napi.irq.map_or(&profile.class, class_of_irq));
+        no_deferral(machine, profile, is_ranked, &mut wanted.steps);
     }
     if !threaded {
         return Ok(());
@@ -176,10 +177,17 @@ fn threaded_napi(
 
 /// RPS hands packets to the backlog of a CPU, which a softirq or a normal thread empties for all (`get_rps_cpu()`,
 /// `enqueue_to_backlog()`).
-fn no_packet_steering(machine: &Machine, name: &str, steps: &mut Vec<Step>) {
-    let queues = format!("/sys/class/net/{name}/queues");
-    let names = machine.tree.list(&queues).unwrap_or_default().into_iter();
-    for queue in names.filter(|queue| queue.starts_with("rx-")) {
+fn no_packet_steering(machine: &Machine, profile: &NicProfile, steps: &mut Vec<Step>) {
+    let queues = format!("/sys/class/net/{}/queues", profile.name);
+    for queue in machine.tree.list(&queues).unwrap_or_default() {
+        let Some(number) = queue.strip_prefix("rx-") else {
+            continue;
+        };
+        let number: Option<u32> = number.parse().ok();
+        let of_queue = number.and_then(|it| profile.queues.get(&it));
+        if !is_ranked(of_queue.unwrap_or(&profile.class)) {
+            continue;
+        }
         let path = format!("{queues}/{queue}/rps_cpus");
         // Kernels without RPS have no such file.
         let Ok(old) = machine.tree.read(&path) else {
@@ -192,6 +200,48 @@ fn no_packet_steering(machine: &Machine, name: &str, steps: &mut Vec<Step>) {
         };
         let why =
             "so that its packets stay in the thread that polls them, off the CPUs' shared backlogs";
+        steps.push(Step::required(change, why));
+    }
+}
+
+/// Whether a class has a rank for the threads that receive.
+fn is_ranked(class: &Class) -> bool {
+    let mut ranks = [class.irq, class.napi].into_iter();
+    ranks.any(|rank| matches!(rank, Some(ThreadPriority::Fifo(_))))
+}
+
+/// An interrupt that stays off after the last packet leaves the next one to a timer, whatever the rank of the thread that polls
+/// (`napi_complete_done()`).
+fn no_deferral(
+    machine: &Machine,
+    profile: &NicProfile,
+    is_ranked_napi: impl Fn(&Napi) -> bool,
+    steps: &mut Vec<Step>,
+) {
+    let name = &profile.name;
+    let why = "so that none of its packets waits for a timer";
+    let napis = machine.links.napis(name).unwrap_or_default();
+    if napis.iter().any(|napi| napi.deferral.is_some()) {
+        let ranked = napis.iter().filter(|napi| is_ranked_napi(napi));
+        let changes = ranked.filter_map(|napi| NapiDeferral::none(machine, name, napi));
+        steps.extend(changes.map(|change| Step::required(change, why)));
+        return;
+    }
+    // Before Linux 6.13 all NAPIs of a device have one.
+    let mut classes = profile.queues.values().chain([&profile.class]);
+    if !classes.any(is_ranked) {
+        return;
+    }
+    for file in ["napi_defer_hard_irqs", "gro_flush_timeout"] {
+        let path = format!("/sys/class/net/{name}/{file}");
+        let Ok(old) = machine.tree.read(&path) else {
+            continue;
+        };
+        let change = ChangeOf {
+            setting: File::new(machine, path, Form::Text),
+            old: old.trim().to_owned(),
+            new: "0".to_owned(),
+        };
         steps.push(Step::required(change, why));
     }
 }

@@ -12,6 +12,9 @@ use crate::profile::{Softirqs, ThreadPriority};
 use crate::settings::threads::Policy;
 use crate::settings::{Change, ChangeOf, File, Form, Machine, Thread};
 
+/// Threads that take packets from the CPUs' backlogs: of softirqs, and those of PREEMPT_RT since Linux 6.10 (net/core/dev.c).
+const BACKLOG_THREADS: [&str; 2] = ["ksoftirqd/", "backlog_napi/"];
+
 /// Threads of RCU, by the beginning of their names (kernel/rcu/tree*.c): grace periods, boosting,
 /// callbacks on their CPU and off it.
 const RCU_THREADS: [&str; 7] = [
@@ -55,7 +58,7 @@ pub(super) fn steps(
     let alive = "so that no VCPU or packet stops it, and with it the host";
     let why = |priority| if is_above(priority) { alive } else { last };
     let groups: [(&[&str], Option<ThreadPriority>, &str); 3] = [
-        (&["ksoftirqd/"], softirqs.ksoftirqd, last),
+        (&BACKLOG_THREADS, softirqs.ksoftirqd, last),
         (&RCU_THREADS, softirqs.rcu, why(softirqs.rcu)),
         (&TIMER_THREADS, softirqs.timers, why(softirqs.timers)),
     ];

@@ -216,7 +216,7 @@ pub struct Softirqs {
     pub budget_packets: Option<u32>,
     /// `net.core.netdev_budget_usecs`: time of one round.
     pub budget_us: Option<u32>,
-    /// ksoftirqd of every CPU.
+    /// ksoftirqd of every CPU, and `backlog_napi`.
     pub ksoftirqd: Option<ThreadPriority>,
     /// The threads of RCU.
     pub rcu: Option<ThreadPriority>,

@@ -13,7 +13,9 @@ use super::fake::FakeHost;
 use super::files::{File, IrqAffinity};
 use super::functions::{Functions, OwnFunction, XdpAddress, XdpBudget, XdpProgram};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
-use super::links::{BroadcastCutoff, FlowRuleAt, FlowSteering, RootQdisc, RxFrames, TapSendBuffer};
+use super::links::{
+    BroadcastCutoff, FlowRuleAt, FlowSteering, NapiDeferral, RootQdisc, RxFrames, TapSendBuffer,
+};
 use super::machine::Machine;
 use super::threads::{ThreadAffinity, ThreadPolicy};
 use super::vcpu_budgets::VcpuBudgets;
@@ -136,6 +138,7 @@ kinds!(
     RxFrames,
     TapSendBuffer,
     BroadcastCutoff,
+    NapiDeferral,
     EarlyDemux,
     Functions,
     OwnFunction,

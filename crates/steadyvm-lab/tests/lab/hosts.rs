@@ -159,18 +159,40 @@ fn without_vms_the_host_receives_both_loads_in_every_boot() {
     assert_eq!(Footprint::now(), before);
 }
 
+/// The exits that the host traced are as many as KVM counts, and each cost something.
+fn require_exit_costs(results: &Record, name: &str) {
+    let at = results.at(name, "idle");
+    let value = |name: &str| at.value(name).unwrap();
+    let traced: Vec<&str> = (at.figures())
+        .filter_map(|figure| figure.name.strip_prefix("guest.traced_exits."))
+        .collect();
+    assert!(traced.contains(&"hlt"), "{name}: {traced:?}");
+    let number = |reason: &&str| value(&format!("guest.traced_exits.{reason}"));
+    let all: f64 = traced.iter().map(number).sum();
+    let counted = value("guest.exits");
+    assert!(
+        (0.5..2.0).contains(&(all / counted)),
+        "{name}: {all} of {counted}"
+    );
+    for reason in traced {
+        let cost_us = value(&format!("guest.exit_cpu.{reason}"));
+        assert!(cost_us > 0.0, "{name}: {reason}");
+    }
+}
+
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn a_short_comparison_measures_every_phase_and_leaves_nothing() {
     let before = Footprint::now();
     let out = tempfile::tempdir().unwrap();
-    let (results, meta) = short_comparison(&["--rounds", "1"], out.path());
+    let (results, meta) = short_comparison(&["--rounds", "1", "--receive-path"], out.path());
     assert_eq!(service_of(&results), Service::Vm);
     assert_eq!(meta["service"], "vm");
     assert_eq!(results.rows, ["vanilla", "preempt-rt", "dedicated"]);
     for name in &results.rows {
         require_figures(&results, name);
         assert!(out.path().join(format!("{name}.hgrm")).exists());
+        require_exit_costs(&results, name);
     }
     require_every_sample(&out.path().join("samples.csv"), &results);
     let full_speed = |name: &String| results.at(name, "full").value(THROUGHPUT).unwrap();

@@ -395,3 +395,50 @@ fn a_veth_is_polled_in_a_thread_of_its_class() {
     assert_ne!(ranks(&host, "napi/vr-"), ["FF 78"]);
     inside(&host, "ip netns delete vr");
 }
+
+/// An operator has tuned a veth for throughput: its interrupts' place is taken by a timer. By NAPI since Linux 6.13, else by device.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_ranked_interface_leaves_no_packet_to_a_timer() {
+    for (kernel, is_by_napi) in [(HostKernel::V6_12Rt, false), (HostKernel::V7_3Rt, true)] {
+        let host = shared::host(kernel);
+        host.make_namespace("vt", RT, RT.address(12)).unwrap();
+        inside(
+            &host,
+            "ethtool -K vt gro on; cd /sys/class/net/vt; echo 2 > napi_defer_hard_irqs; echo 20000 > gro_flush_timeout",
+        );
+        write(
+            &host,
+            "/run/timer.toml",
+            "[[nic]]\nname = \"vt\"\nclass = \"rt\"\n",
+        );
+        let timers = || {
+            let text = inside(&host, "steadyvm status --snapshot");
+            let all: Value = serde_json::from_str(&text).unwrap();
+            let by_napi = all["napi-deferral"].as_object().unwrap();
+            let by_napi = by_napi.iter().filter(|(name, _)| name.starts_with("vt "));
+            let files = inside(
+                &host,
+                "cd /sys/class/net/vt; cat napi_defer_hard_irqs gro_flush_timeout",
+            );
+            let by_napi = by_napi.map(|(_, value)| value.as_str().unwrap().to_owned());
+            (by_napi.collect::<Vec<_>>(), files)
+        };
+        let before = timers();
+        assert_eq!(before.1, "2\n20000\n");
+        assert_eq!(before.0.is_empty(), !is_by_napi, "{before:?}");
+        assert!(before.0.iter().all(|it| it == "2 20000"), "{before:?}");
+        inside(
+            &host,
+            "steadyvm status --snapshot > /run/before.json; steadyvm apply /run/timer.toml",
+        );
+        let (by_napi, files) = timers();
+        assert!(by_napi.iter().all(|it| it == "0 0"), "{by_napi:?}");
+        assert_eq!(by_napi.len(), before.0.len());
+        let expected = if is_by_napi { "2\n20000\n" } else { "0\n0\n" };
+        assert_eq!(files, expected);
+        undo(&host);
+        assert_eq!(timers(), before);
+        inside(&host, "ip netns delete vt");
+    }
+}

@@ -166,7 +166,9 @@ impl SettingKind for File {
             paths.push(format!("{}/{queue}/cpumask", known::WORKQUEUES));
         }
         for nic in machine.tree.list("/sys/class/net").unwrap_or_default() {
-            paths.push(format!("/sys/class/net/{nic}/threaded"));
+            for file in ["threaded", "napi_defer_hard_irqs", "gro_flush_timeout"] {
+                paths.push(format!("/sys/class/net/{nic}/{file}"));
+            }
             let queues = format!("/sys/class/net/{nic}/queues");
             for queue in machine.tree.list(&queues).unwrap_or_default() {
                 paths.push(format!("{queues}/{queue}/rps_cpus"));

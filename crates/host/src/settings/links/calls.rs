@@ -93,8 +93,17 @@ pub struct PortSocket {
     pub listens: bool,
 }
 
+/// How long a NAPI's packets may wait though nobody polls it (Documentation/networking/napi.rst, "Software IRQ coalescing").
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferral {
+    /// After a packet the interrupt stays off for so many empty polls by a timer (`defer-hard-irqs`).
+    pub empty_polls: u32,
+    /// The timer's time in ns, and how long packets that are merged wait for more (`gro-flush-timeout`).
+    pub timeout_ns: u64,
+}
+
 /// A NAPI: what polls queues of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Napi {
     /// Its number.
     pub id: u32,
@@ -102,6 +111,9 @@ pub struct Napi {
     pub irq: Option<u32>,
     /// The thread that polls; none where NAPI is not threaded.
     pub thread: Option<u32>,
+    /// How long its packets may wait; none before Linux 6.13, where that is a whole device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferral: Option<Deferral>,
 }
 
 /// How long a device gathers received packets before it interrupts.
@@ -163,6 +175,8 @@ pub trait Links: Send + Sync {
     fn await_link(&self, device: &str, patience: Duration) -> io::Result<bool>;
     /// A device's NAPIs as the kernel knows them, in the order of their numbers. `ENOENT` before Linux 6.8.
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>>;
+    /// Sets how long the packets of a device's NAPI may wait. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.13.
+    fn set_deferral(&self, device: &str, napi: u32, deferral: Deferral) -> io::Result<()>;
     /// Whether a device's driver runs XDP programs, and redirects for them. `ENOENT` before Linux 6.3.
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool>;
     /// The host's sockets that have a port.

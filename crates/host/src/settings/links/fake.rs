@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::calls::{
-    FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
+    Deferral, FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc, UNLIMITED_BYTES,
 };
 use super::macvlan::DEFAULT_CUTOFF;
 use crate::address::Address;
@@ -261,6 +261,17 @@ impl Links for FakeHost {
         let inner = self.lock();
         let found = inner.state.napis.get(device);
         found.cloned().ok_or_else(|| error(libc::ENOENT))
+    }
+
+    fn set_deferral(&self, device: &str, napi: u32, deferral: Deferral) -> io::Result<()> {
+        self.mutate(|state| {
+            let napis = state.napis.get_mut(device).into_iter().flatten();
+            let mut found = napis.filter(|it| it.id == napi);
+            let found = found.next().ok_or_else(|| error(libc::ENOENT))?;
+            let own = found.deferral.as_mut();
+            *own.ok_or_else(|| error(libc::EOPNOTSUPP))? = deferral;
+            Ok(())
+        })
     }
 
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::calls::{FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
+use super::calls::{Deferral, FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
 use super::{ethtool, function, link, macvlan, netdev, qdisc, sockets, tap};
 use crate::address::Address;
 
@@ -96,6 +96,10 @@ impl Links for KernelLinks {
 
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>> {
         netdev::napis(device)
+    }
+
+    fn set_deferral(&self, device: &str, napi: u32, deferral: Deferral) -> io::Result<()> {
+        netdev::set_deferral(device, napi, deferral)
     }
 
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {

@@ -12,6 +12,7 @@ mod kernel;
 mod link;
 mod macvlan;
 mod macvtaps;
+mod napi_deferral;
 mod netdev;
 mod netlink;
 mod qdisc;
@@ -24,6 +25,8 @@ mod taps;
 
 pub(crate) use broadcast_cutoff::of_card as cutoff_of_card;
 pub use broadcast_cutoff::{BroadcastCutoff, NOTHING_QUEUED};
+#[cfg(any(test, feature = "fake"))]
+pub use calls::Deferral;
 pub use calls::{
     FlowMatch, FlowRule, FlowTable, LinkMatch, Links, Moderation, Napi, PortProtocol, PortSocket,
     Qdisc, UNLIMITED_BYTES,
@@ -32,6 +35,7 @@ pub use flow_rule::{FlowPlace, FlowRuleAt};
 pub use flow_steering::FlowSteering;
 pub use kernel::KernelLinks;
 pub(crate) use macvtaps::{card_below, macvtap_of, macvtaps_above};
+pub use napi_deferral::NapiDeferral;
 pub use root_qdisc::RootQdisc;
 pub use rx_frames::RxFrames;
 pub use tap_send_buffer::TapSendBuffer;

@@ -1,5 +1,5 @@
-//! Network devices as the kernel knows them, by generic netlink: family `netdev`. Their NAPIs since Linux 6.8, and what they do
-//! for XDP since 6.3.
+//! Network devices as the kernel knows them, by generic netlink: family `netdev`. Their NAPIs since Linux 6.8, whose packets may be
+//! told how long to wait since 6.13, and what they do for XDP since 6.3.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,13 @@ use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
 
-use super::calls::Napi;
+use super::calls::{Deferral, Napi};
 use super::netlink::ask;
 
 /// Commands of include/uapi/linux/netdev.h.
 const DEVICE_GET: u8 = 1;
 const NAPI_GET: u8 = 11;
+const NAPI_SET: u8 = 14;
 /// Attributes of a device.
 const DEVICE_INTERFACE: u16 = 1;
 const XDP_FEATURES: u16 = 3;
@@ -30,6 +31,8 @@ const INTERFACE: u16 = 1;
 const ID: u16 = 2;
 const INTERRUPT: u16 = 3;
 const THREAD: u16 = 4;
+const EMPTY_POLLS: u16 = 5;
+const FLUSH_TIMEOUT: u16 = 6;
 
 /// A request, or an answer: attributes as they are.
 #[derive(Debug)]
@@ -88,6 +91,19 @@ impl Attributes {
         self.bytes(kind).map(u32::from_ne_bytes)
     }
 
+    /// A number of either width, as `nla_put_uint()` writes it.
+    fn wide_number(&self, kind: u16) -> Option<u64> {
+        let wide = self.bytes(kind).map(u64::from_ne_bytes);
+        wide.or_else(|| self.number(kind).map(u64::from))
+    }
+
+    fn deferral(&self) -> Option<Deferral> {
+        Some(Deferral {
+            empty_polls: self.number(EMPTY_POLLS)?,
+            timeout_ns: self.wide_number(FLUSH_TIMEOUT)?,
+        })
+    }
+
     fn redirects_by_xdp(&self) -> bool {
         let features = self.bytes(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
         features & RUNS != 0 && features & REDIRECTS != 0
@@ -98,6 +114,7 @@ impl Attributes {
             id: self.number(ID)?,
             irq: self.number(INTERRUPT),
             thread: self.number(THREAD),
+            deferral: self.deferral(),
         })
     }
 }
@@ -112,6 +129,26 @@ pub(super) fn napis(device: &str) -> io::Result<Vec<Napi>> {
         .collect();
     napis.sort_unstable_by_key(|napi| napi.id);
     Ok(napis)
+}
+
+/// Sets how long the packets of a device's NAPI may wait. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.13.
+pub(super) fn set_deferral(device: &str, napi: u32, deferral: Deferral) -> io::Result<()> {
+    // A number may be another device's by now: the driver made its NAPIs anew.
+    let of_device = napis(device)?;
+    let found = of_device.iter().find(|it| it.id == napi);
+    let found = found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+    if found.deferral.is_none() {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    let all = vec![
+        DefaultNla::new(ID, napi.to_ne_bytes().to_vec()),
+        DefaultNla::new(EMPTY_POLLS, deferral.empty_polls.to_ne_bytes().to_vec()),
+        DefaultNla::new(FLUSH_TIMEOUT, deferral.timeout_ns.to_ne_bytes().to_vec()),
+    ];
+    let command = NAPI_SET;
+    let mut request = GenlMessage::from_payload(Attributes { command, all });
+    request.set_resolved_family_id(family()?);
+    ask(NETLINK_GENERIC, request, NLM_F_REQUEST | NLM_F_ACK).map(drop)
 }
 
 /// Whether a device's driver runs XDP programs, and redirects for them. `ENOENT` before Linux 6.3.
@@ -171,8 +208,20 @@ mod tests {
             id: 8193,
             irq: Some(30),
             thread: Some(77),
+            deferral: None,
         };
         assert_eq!(whole.napi(), Some(expected));
+        // The kernel writes a time in as few bytes as hold it.
+        let wide = DefaultNla::new(FLUSH_TIMEOUT, (1_u64 << 33).to_ne_bytes().to_vec());
+        for (timeout, timeout_ns) in [(number(FLUSH_TIMEOUT, 20_000), 20_000), (wide, 1 << 33)] {
+            let told = attributes(vec![number(ID, 8193), number(EMPTY_POLLS, 2), timeout]);
+            let empty_polls = 2;
+            let expected = Deferral {
+                empty_polls,
+                timeout_ns,
+            };
+            assert_eq!(told.napi().unwrap().deferral, Some(expected));
+        }
         let cut = attributes(vec![DefaultNla::new(ID, vec![1, 2])]);
         assert_eq!(cut.napi(), None);
         let without_thread = attributes(vec![number(ID, 8194)]);
