@@ -50,7 +50,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     row("6.12", HostKernel::V6_12, How::Stock),
     row("6.12-profile", HostKernel::V6_12, STOCK_PROFILE),
     row("6.12-function", HostKernel::V6_12, FUNCTION),
@@ -71,6 +71,16 @@ const ROWS: [Row; 15] = [
         How::Method(Method::Tuned),
     ),
     row("7.3-rt-function", HostKernel::V7_3Rt, FUNCTION),
+    row(
+        "7.3-rt-function-ranked",
+        HostKernel::V7_3Rt,
+        How::RankedCard("function", true),
+    ),
+    row(
+        "7.3-rt-function-irq",
+        HostKernel::V7_3Rt,
+        How::RankedCard("function", false),
+    ),
     row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
     row(
         "7.3-rt-passthrough",
@@ -121,7 +131,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Rows without a word after the kernel set nothing (6.12, 7.3) or have method preempt-rt (6.12-rt, 7.3-rt). \
              profile: method stock-profile. function: the card puts the real-time VM's packets into the queue of a virtual \
              function, which the host keeps; the VM has virtio-net as before. xdp: a program on the card hands them to the \
-             VM's tap. tuned: tuned's real-time profile, a peer, which sets a CPU aside for the VM. passthrough: the VM has a \
+             VM's tap. ranked, irq: the shared card's threads, and the stream's packets with them, have FIFO 40, below all of the \
+             real-time VM's, and not the policy of normal threads; in irq its interrupts' threads poll. tuned: tuned's real-time profile, a peer, which sets a CPU aside for the VM. passthrough: the VM has a \
              function of the card itself, and cannot migrate.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s.",

@@ -61,14 +61,20 @@ use Bound::{AtLeast, AtMost};
 const OWN: &str = "7.3-rt-own-card";
 const RT: &str = "7.3-rt";
 const FUNCTION: &str = "7.3-rt-function";
+const RANKED: &str = "7.3-rt-function-ranked";
+const BY_INTERRUPT: &str = "7.3-rt-function-irq";
 const PASSTHROUGH: &str = "7.3-rt-passthrough";
 
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 19] = [
     beside_a_stream(FUNCTION, OWN, Of::P99, AtMost(1.0)),
     beside_a_stream("7.3-rt-xdp", OWN, Of::P99, AtMost(1.2)),
     beside_a_stream(FUNCTION, RT, Of::P99, AtMost(0.4)),
     beside_a_stream(FUNCTION, RT, Of::Deviation, AtMost(0.4)),
     beside_a_stream(FUNCTION, RT, Of::Stream, AtLeast(1.0)),
+    beside_a_stream(RANKED, RT, Of::P99, AtMost(0.4)),
+    beside_a_stream(RANKED, RT, Of::Stream, AtLeast(1.0)),
+    beside_a_stream(BY_INTERRUPT, RT, Of::P99, AtMost(0.4)),
+    beside_a_stream(BY_INTERRUPT, RT, Of::Stream, AtLeast(1.0)),
     beside_a_stream(FUNCTION, PASSTHROUGH, Of::P99, AtMost(1.3)),
     beside_a_stream(FUNCTION, PASSTHROUGH, Of::Deviation, AtMost(1.3)),
     beside_a_stream("6.12-profile", "6.12", Of::P99, AtMost(0.25)),

@@ -21,6 +21,8 @@ pub(crate) enum How {
     Way(&'static str),
     /// The same, and what the VM's packets may cost the host is bounded.
     BoundedWay(&'static str),
+    /// A way, and the shared card's threads have a rank below those of the VM in place of none: `threaded_napi` of its class.
+    RankedCard(&'static str, bool),
 }
 
 pub(crate) const FUNCTION: How = How::Way("function");
@@ -35,6 +37,13 @@ const RECEIVE: &str = "receive = { budget = \"2ms\", period = \"10ms\", packet =
 /// The host's file where the real-time VM has a way of its own on the card.
 fn file(way: &str, receive: &str) -> String {
     format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n{receive}")
+}
+
+/// The shared card's class: below every stage of class `rt`.
+fn class_of_card(threaded_napi: bool) -> String {
+    format!(
+        "[class.shared]\nirq = 40\nnapi = 40\nthreaded_napi = {threaded_napi}\n[[nic]]\nname = \"rt\"\nclass = \"shared\"\n"
+    )
 }
 
 const PATH: &str = "/run/steadyvm.toml";
@@ -90,6 +99,9 @@ impl How {
             Self::Method(method) => host.put_in_force(method, RT, &receivers.named),
             Self::Way(way) => Self::shared(host, &file(way, "")),
             Self::BoundedWay(way) => Self::shared(host, &file(way, RECEIVE)),
+            Self::RankedCard(way, threaded) => {
+                Self::shared(host, &(class_of_card(threaded) + &file(way, "")))
+            }
         }
     }
 }
