@@ -251,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn a_target_is_judged_under_each_attack() {
+        let lines = crate::adversary::targets::grid(&record()).rows;
+        let of = |row: usize| lines[row].join(" ");
+        assert_eq!(of(0), "7.3 p99/without at most 1.3 0 0 2");
+        assert_eq!(of(1), "7.3 stream/without at least 0.95 1 0 1");
+        assert_eq!(of(2), "7.3-rt p99/without at most 1.3 2 0 0");
+        assert_eq!(of(3), "7.3-rt stream/without at least 0.95 1 0 1");
+    }
+
+    #[test]
     fn a_row_that_answers_nothing_under_an_attack_has_no_ratio() {
         let mut all = conditions("7.3", &[("no attack", 1000, 800.0), ("flood", 5000, 0.0)]);
         all[1].latencies.rounds = vec![Vec::new(); 3];

@@ -4,6 +4,7 @@
 mod attack;
 mod figures;
 mod station;
+mod targets;
 
 use crate::by_setting::BySetting;
 use crate::engine::latency::{Latencies, Words};
@@ -128,25 +129,35 @@ fn plan(options: &Options) -> BySetting<'_, Row, Cell, AdversaryStation, Sample>
 
 fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> Result<Outcome> {
     let taken = plan(options).run(laboratory, observer)?;
-    let mut all = Vec::new();
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
     for (row, cell, samples) in taken.each() {
+        notes.extend(restless(row, cell, &samples));
         all.push(condition(row, cell, &samples));
     }
     let figures = figures::figures(&all, BootstrapOptions::default());
     let latencies: Vec<Latencies> = all.into_iter().map(|it| it.latencies).collect();
-    let table = figures::table(&Record {
+    let record = Record {
         rows: taken.rows.iter().map(ToString::to_string).collect(),
         cells: CELLS.iter().map(ToString::to_string).collect(),
         figures: figures.clone(),
         ..Record::default()
-    });
+    };
     Ok(Outcome {
         latencies,
         figures,
-        tables: vec![table],
-        notes: Vec::new(),
+        tables: vec![figures::table(&record), targets::grid(&record)],
+        notes,
         dropped_rounds: taken.measured.dropped_rounds,
         disturbance: taken.measured.disturbance,
+    })
+}
+
+/// What a reader must know of conditions that began while the attack before was not over.
+fn restless(row: Row, cell: Cell, samples: &[&Sample]) -> Option<String> {
+    let rounds = samples.iter().filter(|it| !it.was_quiet).count();
+    (rounds > 0).then(|| {
+        let all = samples.len();
+        format!("{row}, {cell}: in {rounds} of {all} rounds the host had not become quiet in 20 s after the attack before")
     })
 }
 

@@ -3,9 +3,9 @@
 use super::Row;
 use super::attack::{ATTACKER_ADDRESS, Attack, By, Cell, FRAMES_PER_S};
 use crate::engine::rounds::{or_broken, station};
-use crate::testbed::one_card;
 use crate::testbed::phase::{self, Load, SERVICE_PATIENCE, Stream};
 use crate::testbed::receivers::Receivers;
+use crate::testbed::{cpu_times, one_card};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -40,7 +40,14 @@ pub(super) struct Sample {
     pub stream: Vec<f64>,
     /// What the attack was, if there was one.
     pub attacked: Option<Attacked>,
+    /// Whether the host had done before what the attack before had left it.
+    pub was_quiet: bool,
 }
+
+/// A host that is busier works at what an attack has left: all its VMs together take less without one.
+const QUIET: f64 = 0.5;
+/// Looks at the host until it is quiet, half a second each.
+const MOST_LOOKS: u32 = 40;
 
 /// A booted host with its row's settings in force.
 pub(super) struct AdversaryStation {
@@ -90,6 +97,7 @@ impl AdversaryStation {
 
     fn resume_and_measure(&mut self, cell: Cell, load: &Load) -> Result<Sample> {
         self.host.resume()?;
+        let was_quiet = self.becomes_quiet()?;
         let bulk = phase::Bulk::beside(load, None);
         let stream = phase::start_stream(self.host.outside(), &self.receivers.netstream, bulk)?;
         let begun = Instant::now();
@@ -110,7 +118,21 @@ impl AdversaryStation {
             netrt,
             stream: rates_within(&carried, lasted_s),
             attacked,
+            was_quiet,
         })
+    }
+
+    /// Waits until nothing of the attack before is left: else it would be in the figures of this condition. Not for ever.
+    fn becomes_quiet(&self) -> Result<bool> {
+        let connection = self.host.connection();
+        for _ in 0..MOST_LOOKS {
+            let before = cpu_times(connection)?;
+            connection.run(&["sleep", "0.5"])?;
+            if cpu_times(connection)?.busy_fraction_since(&before) < QUIET {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn requests(&self, load: &Load) -> Result<ClientRun> {
