@@ -111,9 +111,9 @@ def _check(cloud: Cloud) -> str:
         f"ACTIVE after {booted_s:.1f} s, the guest spoke after {said_s:.1f} s and used {used:.1%} of a CPU "
         f"in {_MEASURED_S:.0f} s of computing; the host has CPU {_SHARED} for guests (cpu_shared_set) and "
         f"sells {sold} such VMs: all run there under SCHED_DEADLINE, {BUDGET_US} us in {PERIOD_US} us; one "
-        f"more is refused and never started; {rebooted_s:.0f} s after a reboot all run with their budgets, and "
-        f"Placement has the claims that it had; a start that the hook refuses ends in ERROR; no domain and no "
-        f"file is left"
+        f"more is refused and never started; {rebooted_s:.0f} s after a reboot all run with budgets, and "
+        f"Placement has the claims that it had; a start that the hook refuses ends in ERROR; no domain and "
+        f"no file is left"
     )
 
 
@@ -138,7 +138,7 @@ def _must_have_its_budget(server: Mapping[str, Any]) -> None:
 
 
 def _reboot(cloud: Cloud, servers: Sequence[Mapping[str, Any]]) -> float:
-    """The host loses power with its VMs and boots: each VM runs again with its budget, no claim is lost or new.
+    """The host loses power with its VMs and boots: each VM runs with its budget, no claim is lost or new.
 
     Returns the seconds from the start of its services until then.
     """

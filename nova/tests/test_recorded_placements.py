@@ -1,4 +1,4 @@
-"""Claims and choices of RT-Filter and RT-Weigher on random hosts: `steadyvm simulate cluster` has the same cases.
+"""Claims and choices of RT-Filter and RT-Weigher on random hosts, which `steadyvm simulate cluster` has too.
 
 `python nova/tests/test_recorded_placements.py` writes the cases anew.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from steadyvm_nova.admission import Host, admit
 from steadyvm_nova.claim import Policy
 from steadyvm_nova.interface import Interface
 
@@ -76,8 +77,6 @@ def drawn() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", json.loads(DATA.read_text()) if DATA.exists() else [])
 def test_the_simulator_and_the_cloud_choose_the_same_host(case: dict[str, Any]) -> None:
-    from steadyvm_nova.admission import Host, admit
-
     assert claims(case) == case["claims"]
     assert choices(case) == case["hosts"]
     # The exact test, which RT-Filter asks too, admits whatever the claims let through.

@@ -61,7 +61,7 @@ class Interface(NamedTuple):
 
     @property
     def ppm(self) -> int:
-        """The bandwidth of all VCPUs, in millionths of a CPU, rounded down: three thirds are no more than a CPU."""
+        """The bandwidth of all VCPUs, in millionths of a CPU, rounded down: three thirds are one CPU."""
         return self.budget_us * self.vcpus * 1_000_000 // self.period_us
 
     @property

@@ -415,7 +415,7 @@ fn a_ranked_interface_leaves_no_packet_to_a_timer() {
         let timers = || {
             let text = inside(&host, "steadyvm status --snapshot");
             let all: Value = serde_json::from_str(&text).unwrap();
-            let by_napi = all["napi-deferral"].as_object().unwrap();
+            let by_napi = all["settings"]["napi-deferral"].as_object().unwrap();
             let by_napi = by_napi.iter().filter(|(name, _)| name.starts_with("vt "));
             let files = inside(
                 &host,
