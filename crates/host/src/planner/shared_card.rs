@@ -175,6 +175,7 @@ impl SharedCards {
             "so that packets to {} come by a queue of their own",
             format_address(address)
         );
+        wanted.steps.extend(without_ipv6(machine, &function));
         wanted.steps.push(Step::required(change, &why));
         for flag in ["unicast_flood", "broadcast_flood"] {
             wanted.steps.push(without(machine, &tap, flag)?);
@@ -398,6 +399,20 @@ fn without(machine: &Machine, tap: &str, flag: &str) -> Result<Step, HostError> 
     };
     let why = "so that the VM gets each of these packets once";
     Ok(Step::required(change, why))
+}
+
+/// The function is the VM's way, and nobody's on the host. IPv6 would join groups by it, from whichever CPU, and igbvf may lose its
+/// link by that (`OwnFunction`). None where the host has no IPv6.
+fn without_ipv6(machine: &Machine, function: &str) -> Option<Step> {
+    let path = format!("/proc/sys/net/ipv6/conf/{function}/disable_ipv6");
+    let old = machine.tree.read(&path).ok()?.trim().to_owned();
+    let change = ChangeOf {
+        setting: File::new(machine, path, Form::Text),
+        old,
+        new: "1".to_owned(),
+    };
+    let why = "so that the host itself speaks to nobody by the VM's function";
+    Some(Step::required(change, why))
 }
 
 fn number_in(machine: &Machine, card: &str, file: &str) -> Option<u32> {

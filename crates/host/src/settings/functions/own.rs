@@ -14,6 +14,9 @@ use crate::settings::{Device, Entries, Machine, SettingKind};
 /// A driver looks for its link every two seconds (`igbvf_watchdog_task`). The VM receives nothing for so long.
 const LINK_PATIENCE: Duration = Duration::from_secs(6);
 
+/// A function whose driver and card have understood each other has its link at once.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+
 /// A card filters for no address of a function's.
 const NO_ADDRESS: Address = [0; 6];
 
@@ -137,7 +140,7 @@ impl OwnFunction {
         let (links, redirects) = (&machine.links, &machine.redirects);
         let name = self.name();
         redirects.remove(&name)?;
-        links.set_up(&device, true)?;
+        self.switch_on(machine, &device, &card)?;
         redirects.receive(&name, &pair)?;
         // igb gives a function a link once it has an address, and its driver looks every two seconds. The VM receives nothing
         // meanwhile. Where the card has no link, nothing is lost.
@@ -148,6 +151,27 @@ impl OwnFunction {
             return Err(io::Error::from_raw_os_error(libc::ENOLINK));
         }
         redirects.send(&name, &pair)
+    }
+
+    /// From two CPUs in turn, until it has a link: igbvf waits for the card's answers with bottom halves off. With PREEMPT_RT before
+    /// Linux 6.18 that holds a lock of its CPU, which the interrupt thread that has to answer needs if it is on the same CPU. Both
+    /// stand still for a second, igbvf gives up, and it asks for nothing more until its device is switched on again.
+    fn switch_on(&self, machine: &Machine, device: &str, card: &str) -> io::Result<()> {
+        let links = &machine.links;
+        let online = machine.online().map_err(io::Error::other)?;
+        let mut cpus = online.iter().take(2).peekable();
+        while let Some(cpu) = cpus.next() {
+            links.set_up_from(device, cpu)?;
+            let is_last = cpus.peek().is_none();
+            if is_last
+                || links.await_link(device, FIRST_LOOK)?
+                || !links.await_link(card, Duration::ZERO)?
+            {
+                break;
+            }
+            links.set_up(device, false)?;
+        }
+        Ok(())
     }
 
     /// The other way round, as far as the function is there.

@@ -251,6 +251,10 @@ impl Links for FakeHost {
         })
     }
 
+    fn set_up_from(&self, device: &str, _cpu: usize) -> io::Result<()> {
+        self.set_up(device, true)
+    }
+
     fn await_link(&self, device: &str, _patience: Duration) -> io::Result<bool> {
         let state = &self.lock().state;
         state.must_have(device)?;

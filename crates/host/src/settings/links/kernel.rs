@@ -1,7 +1,11 @@
 //! The running kernel's answers to [`Links`].
 
 use std::io;
+use std::thread;
 use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 
 use super::calls::{Deferral, FlowRule, FlowTable, Links, Moderation, Napi, PortSocket, Qdisc};
 use super::{ethtool, function, link, macvlan, netdev, qdisc, sockets, tap};
@@ -90,6 +94,18 @@ impl Links for KernelLinks {
         function::set_up(device, is_up)
     }
 
+    fn set_up_from(&self, device: &str, cpu: usize) -> io::Result<()> {
+        let switch_on = || {
+            // Elsewhere is as good as it was.
+            let _ = sched_setaffinity(Pid::from_raw(0), &only(cpu)?);
+            function::set_up(device, true)
+        };
+        thread::scope(|scope| {
+            let panicked = |_| Err(io::Error::other("the thread that switches it on panicked"));
+            scope.spawn(switch_on).join().unwrap_or_else(panicked)
+        })
+    }
+
     fn await_link(&self, device: &str, patience: Duration) -> io::Result<bool> {
         link::wait(device, patience)
     }
@@ -109,4 +125,11 @@ impl Links for KernelLinks {
     fn port_sockets(&self) -> io::Result<Vec<PortSocket>> {
         sockets::with_ports()
     }
+}
+
+/// One CPU, of those that the kernel's smallest set has room for.
+fn only(cpu: usize) -> io::Result<CpuSet> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu)?;
+    Ok(cpus)
 }
