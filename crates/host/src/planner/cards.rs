@@ -189,18 +189,10 @@ fn no_packet_steering(machine: &Machine, profile: &NicProfile, steps: &mut Vec<S
             continue;
         }
         let path = format!("{queues}/{queue}/rps_cpus");
-        // Kernels without RPS have no such file.
-        let Ok(old) = machine.tree.read(&path) else {
-            continue;
-        };
-        let change = ChangeOf {
-            setting: File::new(machine, path, Form::CpuMask),
-            old: old.trim().to_owned(),
-            new: "0".to_owned(),
-        };
         let why =
             "so that its packets stay in the thread that polls them, off the CPUs' shared backlogs";
-        steps.push(Step::required(change, why));
+        // Kernels without RPS have no such file.
+        steps.extend(Step::file(machine, path, Form::CpuMask, "0", why));
     }
 }
 
@@ -234,15 +226,7 @@ fn no_deferral(
     }
     for file in ["napi_defer_hard_irqs", "gro_flush_timeout"] {
         let path = format!("/sys/class/net/{name}/{file}");
-        let Ok(old) = machine.tree.read(&path) else {
-            continue;
-        };
-        let change = ChangeOf {
-            setting: File::new(machine, path, Form::Text),
-            old: old.trim().to_owned(),
-            new: "0".to_owned(),
-        };
-        steps.push(Step::required(change, why));
+        steps.extend(Step::file(machine, path, Form::Text, "0", why));
     }
 }
 

@@ -405,14 +405,8 @@ fn without(machine: &Machine, tap: &str, flag: &str) -> Result<Step, HostError> 
 /// link by that (`OwnFunction`). None where the host has no IPv6.
 fn without_ipv6(machine: &Machine, function: &str) -> Option<Step> {
     let path = format!("/proc/sys/net/ipv6/conf/{function}/disable_ipv6");
-    let old = machine.tree.read(&path).ok()?.trim().to_owned();
-    let change = ChangeOf {
-        setting: File::new(machine, path, Form::Text),
-        old,
-        new: "1".to_owned(),
-    };
     let why = "so that the host itself speaks to nobody by the VM's function";
-    Some(Step::required(change, why))
+    Step::file(machine, path, Form::Text, "1", why)
 }
 
 fn number_in(machine: &Machine, card: &str, file: &str) -> Option<u32> {

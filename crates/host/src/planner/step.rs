@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
-use crate::settings::Change;
+use crate::settings::{Change, ChangeOf, File, Form, Machine};
 
 /// A planned or made change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,17 @@ impl Step {
             required: true,
             since_unix_s: None,
         }
+    }
+
+    /// A file's value, without which applying fails. None where the kernel has no such file.
+    pub fn file(machine: &Machine, path: String, form: Form, new: &str, why: &str) -> Option<Self> {
+        let old = machine.tree.read(&path).ok()?.trim().to_owned();
+        let change = ChangeOf {
+            setting: File::new(machine, path, form),
+            old,
+            new: new.to_owned(),
+        };
+        Some(Self::required(change, why))
     }
 
     /// A step that is skipped where the kernel refuses it.

@@ -130,6 +130,8 @@ pub struct FakeState {
     pub with_xdp: BTreeSet<String>,
     /// Devices that are on and carry no packets.
     pub without_link: BTreeSet<String>,
+    /// Devices whose card answers them on no CPU but this. Each has its link once it is switched off there.
+    pub asks_from: BTreeMap<String, usize>,
     /// Functions that are joined with taps, by the name of their programs.
     pub redirects: BTreeMap<String, Pair>,
     /// Those that hand what the VM sends to the function, too.

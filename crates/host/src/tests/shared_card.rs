@@ -145,6 +145,35 @@ fn a_function_without_a_link_is_given_back() {
     assert_eq!(host.state().redirects.len(), 1);
 }
 
+/// With PREEMPT_RT before Linux 6.18 igbvf finds no answer on the CPU of the thread that has to give it (`OwnFunction`).
+#[test]
+fn a_function_whose_card_answers_on_another_cpu_gets_its_link() {
+    for cpu in [0, 1] {
+        let (host, directory) = (host(), directory());
+        host.edit(|state| {
+            state.without_link.insert("bulk0v0".into());
+            state.asks_from.insert("bulk0v0".into(), cpu);
+        });
+        let control = control(&host, &directory);
+        control.apply_profile(&profile(FILE)).unwrap();
+        assert_eq!(host.state().redirects.len(), 1);
+        control.undo().unwrap();
+    }
+}
+
+#[test]
+fn the_hosts_own_ipv6_does_not_speak_by_a_vms_function() {
+    const SWITCH: &str = "/proc/sys/net/ipv6/conf/bulk0v0/disable_ipv6";
+    let (host, directory) = (host(), directory());
+    host.card_with_functions("bulk0", 34, 1);
+    host.writable_file(SWITCH, "0\n");
+    let control = control(&host, &directory);
+    control.apply_profile(&profile(FILE)).unwrap();
+    assert_eq!(host.state().files[SWITCH], "1\n");
+    control.undo().unwrap();
+    assert_eq!(host.state().files[SWITCH], "0\n");
+}
+
 #[test]
 fn functions_that_are_there_are_used_if_they_are_idle_and_stay() {
     let (host, directory) = (host(), directory());

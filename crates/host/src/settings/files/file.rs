@@ -20,6 +20,9 @@ const ALLOWED: [&str; 5] = [
     "/sys/devices/virtual/workqueue/",
 ];
 
+/// Directories with a directory per network device, by its name.
+const OF_DEVICES: [&str; 2] = ["/sys/class/net/", "/proc/sys/net/ipv6/conf/"];
+
 /// A file of procfs or sysfs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
@@ -28,7 +31,7 @@ pub struct File {
     pub path: String,
     /// How to compare.
     pub form: Form,
-    /// The device whose file it is, below `/sys/class/net`.
+    /// The network device whose file it is.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
 }
@@ -72,10 +75,11 @@ impl File {
     /// A file by its path.
     pub fn new(machine: &Machine, path: impl Into<String>, form: Form) -> Self {
         let path = path.into();
-        let name = path
-            .strip_prefix("/sys/class/net/")
-            .and_then(|rest| rest.split('/').next());
-        let device = name.map(|name| Device::find(machine, name));
+        let mut names = OF_DEVICES.iter().filter_map(|of_devices| {
+            let (name, _) = path.strip_prefix(of_devices)?.split_once('/')?;
+            Some(name)
+        });
+        let device = names.next().map(|name| Device::find(machine, name));
         Self { path, form, device }
     }
 
@@ -93,11 +97,19 @@ impl File {
         let Some(device) = &self.device else {
             return Ok(self.path.clone());
         };
-        let before = format!("/sys/class/net/{}/", device.name);
         let now = device.current_name(machine)?;
-        Ok(match self.path.strip_prefix(&before) {
-            Some(rest) => format!("/sys/class/net/{now}/{rest}"),
-            None => self.path.clone(),
+        let current = self
+            .below(device)
+            .map(|(of_devices, rest)| format!("{of_devices}{now}/{rest}"));
+        Ok(current.unwrap_or_else(|| self.path.clone()))
+    }
+
+    /// The directory that has one per device, and the rest of the path below that of this one.
+    fn below(&self, device: &Device) -> Option<(&'static str, &str)> {
+        OF_DEVICES.iter().find_map(|of_devices| {
+            let of_device = self.path.strip_prefix(of_devices)?;
+            let rest = of_device.strip_prefix(&device.name)?.strip_prefix('/')?;
+            Some((*of_devices, rest))
         })
     }
 }
@@ -115,13 +127,7 @@ impl SettingKind for File {
 
     fn is_same_setting(&self, other: &Self) -> bool {
         match (&self.device, &other.device) {
-            (Some(one), Some(two)) if one.is(two) => {
-                let below = |file: &Self, device: &Device| {
-                    let before = format!("/sys/class/net/{}/", device.name);
-                    file.path.strip_prefix(&before).map(str::to_owned)
-                };
-                below(self, one) == below(other, two)
-            }
+            (Some(one), Some(two)) if one.is(two) => self.below(one) == other.below(two),
             (None, None) => self.path == other.path,
             _ => false,
         }

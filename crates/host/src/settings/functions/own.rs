@@ -155,21 +155,20 @@ impl OwnFunction {
 
     /// From two CPUs in turn, until it has a link: igbvf waits for the card's answers with bottom halves off. With PREEMPT_RT before
     /// Linux 6.18 that holds a lock of its CPU, which the interrupt thread that has to answer needs if it is on the same CPU. Both
-    /// stand still for a second, igbvf gives up, and it asks for nothing more until its device is switched on again.
+    /// stand still for a second, igbvf gives up, and it asks again when its device is switched off (`igbvf_down` resets). Nobody
+    /// knows from which CPU it was switched off before this, so that the first CPU has a second turn.
     fn switch_on(&self, machine: &Machine, device: &str, card: &str) -> io::Result<()> {
         let links = &machine.links;
         let online = machine.online().map_err(io::Error::other)?;
-        let mut cpus = online.iter().take(2).peekable();
-        while let Some(cpu) = cpus.next() {
-            links.set_up_from(device, cpu)?;
-            let is_last = cpus.peek().is_none();
-            if is_last
-                || links.await_link(device, FIRST_LOOK)?
-                || !links.await_link(card, Duration::ZERO)?
-            {
+        let turns = online.iter().take(2).chain(online.iter().take(1));
+        for (turn, cpu) in turns.enumerate() {
+            if turn > 0 {
+                links.set_up_from(device, false, cpu)?;
+            }
+            links.set_up_from(device, true, cpu)?;
+            if links.await_link(device, FIRST_LOOK)? || !links.await_link(card, Duration::ZERO)? {
                 break;
             }
-            links.set_up(device, false)?;
         }
         Ok(())
     }

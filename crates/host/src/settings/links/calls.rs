@@ -171,8 +171,8 @@ pub trait Links: Send + Sync {
     fn set_function_address(&self, card: &str, number: u32, address: Address) -> io::Result<()>;
     /// Switches a device on or off.
     fn set_up(&self, device: &str, is_up: bool) -> io::Result<()>;
-    /// Switches a device on from a thread on this CPU, or on any where none of this process may run there.
-    fn set_up_from(&self, device: &str, cpu: usize) -> io::Result<()>;
+    /// Switches a device on or off by a thread on this CPU, or on any where none of this process may run there.
+    fn set_up_from(&self, device: &str, is_up: bool, cpu: usize) -> io::Result<()>;
     /// Waits until a device that is on carries packets, for `patience` at most. Whether it does.
     fn await_link(&self, device: &str, patience: Duration) -> io::Result<bool>;
     /// A device's NAPIs as the kernel knows them, in the order of their numbers. `ENOENT` before Linux 6.8.

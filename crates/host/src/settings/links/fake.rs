@@ -251,8 +251,14 @@ impl Links for FakeHost {
         })
     }
 
-    fn set_up_from(&self, device: &str, _cpu: usize) -> io::Result<()> {
-        self.set_up(device, true)
+    fn set_up_from(&self, device: &str, is_up: bool, cpu: usize) -> io::Result<()> {
+        self.set_up(device, is_up)?;
+        self.edit(|state| {
+            if !is_up && state.asks_from.get(device) == Some(&cpu) {
+                state.without_link.remove(device);
+            }
+        });
+        Ok(())
     }
 
     fn await_link(&self, device: &str, _patience: Duration) -> io::Result<bool> {

@@ -94,15 +94,15 @@ impl Links for KernelLinks {
         function::set_up(device, is_up)
     }
 
-    fn set_up_from(&self, device: &str, cpu: usize) -> io::Result<()> {
-        let switch_on = || {
+    fn set_up_from(&self, device: &str, is_up: bool, cpu: usize) -> io::Result<()> {
+        let switch = || {
             // Elsewhere is as good as it was.
             let _ = sched_setaffinity(Pid::from_raw(0), &only(cpu)?);
-            function::set_up(device, true)
+            function::set_up(device, is_up)
         };
         thread::scope(|scope| {
-            let panicked = |_| Err(io::Error::other("the thread that switches it on panicked"));
-            scope.spawn(switch_on).join().unwrap_or_else(panicked)
+            let panicked = |_| Err(io::Error::other("the thread that switches it panicked"));
+            scope.spawn(switch).join().unwrap_or_else(panicked)
         })
     }
 
