@@ -4,17 +4,20 @@ use crate::Result;
 use crate::host::{EmulatedHost, Network};
 use crate::init::LATER_MODULES;
 
-/// Starts the data base and the switch as Debian's `ovs-ctl` does.
-const START: &str = r"
+/// Starts the data base and the switch as Debian's `ovs-ctl` does, the switch in the cgroup of its unit.
+const START: &str = r#"
 [ -L /var/run ] || { rm -rf /var/run; ln -s /run /var/run; }
 mkdir -p /run/openvswitch /etc/openvswitch
 data=/run/openvswitch/conf.db
 ovsdb-tool create $data /usr/share/openvswitch/vswitch.ovsschema
 ovsdb-server $data --remote=punix:/run/openvswitch/db.sock --no-chdir --pidfile --detach
 ovs-vsctl --no-wait init
+unit=/sys/fs/cgroup/system.slice/ovs-vswitchd.service
+mkdir -p $unit
 # Debian's package makes the name in the path as it is installed, which an image is not.
-$(command -v ovs-vswitchd || echo /usr/lib/openvswitch-switch/ovs-vswitchd) unix:/run/openvswitch/db.sock --no-chdir --pidfile --detach --log-file=/dev/null
-";
+program=$(command -v ovs-vswitchd || echo /usr/lib/openvswitch-switch/ovs-vswitchd)
+sh -euc "echo \$\$ > $unit/cgroup.procs; exec $program unix:/run/openvswitch/db.sock --no-chdir --pidfile --detach --log-file=/dev/null"
+"#;
 
 impl EmulatedHost {
     /// Puts Open vSwitch in the place of a network's bridge, under the same name. The host's image must have it

@@ -185,14 +185,27 @@ fn ratios(over: &str, findings: &[Finding]) -> String {
     clauses.join("; ")
 }
 
+/// Equal counts stand together, in the order of the first.
 fn counts(what: &str, findings: &[Finding]) -> String {
-    let words = findings.iter().filter_map(|finding| match finding {
-        Finding::Count { of, all: 0, .. } => Some(format!("none was measured{}", with(of))),
-        Finding::Count { of, count, all, .. } => Some(format!("{count} of {all}{}", with(of))),
-        _ => None,
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for finding in findings {
+        let Finding::Count { of, count, all, .. } = finding else {
+            continue;
+        };
+        let words = match all {
+            0 => "none was measured".to_owned(),
+            all => format!("{count} of {all}"),
+        };
+        match groups.iter_mut().find(|(other, _)| *other == words) {
+            Some((_, alike)) => alike.push(of),
+            None => groups.push((words, vec![of])),
+        }
+    }
+    let groups = groups.iter().map(|(words, alike)| {
+        let alike = enumerated(alike.iter().filter(|of| !of.is_empty()));
+        format!("{words}{}", with(&alike))
     });
-    let words: Vec<String> = words.collect();
-    format!("{what}: {}", words.join(", "))
+    format!("{what}: {}", groups.collect::<Vec<_>>().join(", "))
 }
 
 fn bounds(figure: &str, findings: &[Finding]) -> String {
@@ -203,10 +216,10 @@ fn bounds(figure: &str, findings: &[Finding]) -> String {
         _ => None,
     });
     let parts: Vec<_> = parts.collect();
-    // One bound of all is said once.
-    let first = parts.first().and_then(|(_, _, bound)| *bound);
-    let is_same = |bound: Option<&(String, bool)>| bound.map(|it| &it.0) == first.map(|it| &it.0);
-    let shared = first.filter(|_| parts.iter().all(|(_, _, bound)| is_same(*bound)));
+    // One bound of all that have one is said once.
+    let mut asked_of = parts.iter().filter_map(|(_, _, bound)| *bound);
+    let first = asked_of.next();
+    let shared = first.filter(|(first, _)| asked_of.all(|(asked, _)| asked == first));
     let asked = shared.map_or_else(String::new, |(asked, _)| format!(" (asked: {asked})"));
     let words = parts.iter().map(|(of, words, bound)| {
         let kept = match bound {
@@ -383,6 +396,26 @@ mod tests {
              4 %): 6 % with `ext`, missed."
         );
         assert!(in_short(&[bound("3 %", true)]).ends_with("3 % with `ext`, kept."));
+        let alike = [
+            count("`a`", 0, 9),
+            count("`b`", 5, 9),
+            count("`c`", 0, 9),
+            count("`d`", 0, 9),
+        ];
+        assert_eq!(
+            in_short(&alike),
+            "Jobs late: 0 of 9 with `a`, `c` and `d`, 5 of 9 with `b`."
+        );
+        let unasked = Finding::Bound {
+            of: "`stock`".to_owned(),
+            figure: "CPU time lost".to_owned(),
+            words: "9 %".to_owned(),
+            bound: None,
+        };
+        assert_eq!(
+            in_short(&[unasked, bound("3 %", true)]),
+            "CPU time lost (asked: at most 4 %): 9 % with `stock` and 3 % with `ext`, kept."
+        );
     }
 
     #[test]

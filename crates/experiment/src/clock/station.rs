@@ -104,7 +104,8 @@ impl ClockStation {
             );
             return Err(Error::machine("discipline the host's clock", why));
         };
-        let length_ms = samples * 1000 / PER_S;
+        // Half an interval more: the last comes as late as the first did.
+        let length_ms = samples * 1000 / PER_S + 500 / PER_S;
         let length = Duration::from_millis(length_ms);
         let running = self.others.begin(&self.host, beside, length)?;
         // The window is a length of time, not of words: beside the neighbour word of each offset comes late, and what was told in time
@@ -114,7 +115,8 @@ impl ClockStation {
         slave.signal(libc::SIGINT)?;
         let said = slave.finish(PATIENCE)?.text();
         self.host.pause()?;
-        let offsets_ns = within(&said, last.at_ms, length_ms);
+        let mut offsets_ns = within(&said, last.at_ms, length_ms);
+        offsets_ns.truncate(usize::try_from(samples).unwrap_or(usize::MAX));
         let missing = samples.saturating_sub(offsets_ns.len() as u64);
         Ok(Sample {
             offsets_ns,

@@ -2,7 +2,7 @@
 
 use super::service_of;
 use crate::engine::results::Record;
-use crate::testbed::{ComparedMethod, Service};
+use crate::testbed::{ComparedMethod, Guests, Service};
 use steadyvm_report::Answer;
 
 /// Of a comparison's record.
@@ -20,6 +20,13 @@ fn question(service: Service, rows: &[String]) -> &'static str {
         Service::Container => "How steady is a service in a container beside bulk traffic?",
         Service::Vm if methods.iter().any(|it| it.row().role.is_peer()) => {
             "How do steadyvm's methods compare with what others use, beside bulk traffic?"
+        }
+        Service::Vm
+            if methods
+                .iter()
+                .any(|it| it.row().guests == Guests::OutsourcedBulk) =>
+        {
+            "What does a VM with outsourced sockets cost over no VM?"
         }
         Service::Vm if methods.iter().any(|it| it.kernel_is_named) => {
             "Does another kernel keep a VM's service steadier beside bulk traffic?"
@@ -43,12 +50,13 @@ mod tests {
             of(Service::Vm, &["vanilla", "preempt-rt"]),
             of(Service::Vm, &["vanilla", "preempt-rt@7.3-rt"]),
             of(Service::Vm, &["tuned", "preempt-rt"]),
+            of(Service::Vm, &["rt-process", "preempt-rt"]),
             of(Service::Host, &["vanilla"]),
             of(Service::Container, &["preempt-rt"]),
             of(Service::Own, &["without", "with"]),
             of(Service::Own, &["vanilla", "rt-profile"]),
         ]);
-        assert_eq!(titles.len(), 7, "{titles:?}");
+        assert_eq!(titles.len(), 8, "{titles:?}");
         assert!(titles.iter().all(|title| title.ends_with('?')));
     }
 }

@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             "bridge: the VMs' taps are ports of a bridge with the card. ovs: of Open vSwitch, whose datapath is the kernel's. \
              macvtap: each VM has a macvtap above the card, and two of them want the streams. passthrough: the relay has a \
              function of the card itself. Rows without another word set nothing. steadyvm: the relay and its card have class rt. \
-             threads: the same with threaded_napi. dedicated: a CPU for the relay's path alone.",
+             threads: the same with threaded_napi. ranked: the same, and `ovs-vswitchd` has rank 85. dedicated: a CPU for the relay's path alone.",
             "A time is how much longer a frame took than the fastest of the same measurement, from sending outside to the \
              subscriber in the VM: both ends have a clock of their own. Where no frame was fast, all are shown too fast.",
             "n is the number of frames that came; lost: those that did not. gap: the longest time without a frame of a stream, from the first's sending on. \

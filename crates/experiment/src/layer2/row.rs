@@ -27,6 +27,8 @@ pub(super) enum Set {
     File,
     /// The same with NAPI threads, where the kernel's interrupt threads would poll.
     Threads,
+    /// The file, and the switch's daemon has a rank.
+    Switch,
     /// A method of `steadyvm apply`.
     Method(Method),
 }
@@ -57,7 +59,7 @@ use Way::{Bridge, Macvtap, OpenVswitch, Passthrough};
 const DEDICATED: Set = Set::Method(Method::Dedicated);
 
 /// All of them. The first of a way is what its others are held against.
-pub(super) const ROWS: [Row; 17] = [
+pub(super) const ROWS: [Row; 19] = [
     row("7.3-bridge", V7_3, Bridge, Set::Nothing),
     row("7.3-macvtap", V7_3, Macvtap, Set::Nothing),
     row("7.3-ovs", V7_3, OpenVswitch, Set::Nothing),
@@ -70,6 +72,8 @@ pub(super) const ROWS: [Row; 17] = [
     row("7.3-rt-bridge-steadyvm", V7_3Rt, Bridge, Set::File),
     row("7.3-rt-macvtap-steadyvm", V7_3Rt, Macvtap, Set::File),
     row("7.3-rt-ovs-steadyvm", V7_3Rt, OpenVswitch, Set::File),
+    row("7.3-ovs-ranked", V7_3, OpenVswitch, Set::Switch),
+    row("7.3-rt-ovs-ranked", V7_3Rt, OpenVswitch, Set::Switch),
     row("7.3-rt-bridge-threads", V7_3Rt, Bridge, Set::Threads),
     row("7.3-rt-macvtap-threads", V7_3Rt, Macvtap, Set::Threads),
     row("7.3-rt-bridge-dedicated", V7_3Rt, Bridge, DEDICATED),

@@ -34,6 +34,8 @@ const PASSTHROUGH_WORDS: &str = "intel_iommu=on iommu=pt";
 /// What the guide has for a relay and the card of its process bus.
 const FILE: &str =
     "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
+/// What the guide has besides where Open vSwitch connects the VMs.
+const SWITCH: &str = "[[host_service]]\nunit = \"ovs-vswitchd.service\"\nrank = 85\n";
 /// With it NAPI threads poll, also where the kernel has threads of interrupts.
 const THREADS: &str = "[class.rt]\nthreaded_napi = true\n";
 /// Where the subscriber writes each frame with its arrival.
@@ -100,6 +102,7 @@ impl Layer2Station {
         match row.set {
             Set::Nothing => {}
             Set::File => apply_file(&host, FILE)?,
+            Set::Switch => apply_file(&host, &format!("{FILE}{SWITCH}"))?,
             Set::Threads => apply_file(&host, &format!("{THREADS}{FILE}"))?,
             Set::Method(method) => {
                 let monitor = host.guest_pid(RELAY.0)?;

@@ -4,6 +4,7 @@
 //! The cgroups are those that kubelet and containerd make, with the controllers that they enable. The files are what the
 //! driver writes: its own test reads the same (k8s/internal/dropin).
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::support::profile::{inside, shown, undo, write};
@@ -307,4 +308,65 @@ fn two_vcpus_of_a_claim_run_on_the_cpus_that_it_was_given() {
     );
     require_ranked(&pod.threads("vhost-"), "0,1");
     pod.end();
+}
+
+/// A veth's receiving end has no interrupt of its own: the thread that hands it packets receives them too, in the same softirq
+/// (`veth_xmit()`, `netif_rx()`). So a pod's interface has the rank of its card's class.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn packets_to_a_pod_are_received_at_the_rank_of_its_cards_class() {
+    const INSTANCE: &str = "/sys/kernel/tracing/instances/pod";
+    /// What no other packet is as long as, with the headers of UDP and IPv4.
+    const LENGTH: usize = 173;
+    let host = shared::host(HostKernel::V6_12Rt);
+    host.make_namespace("pod", RT, RT.address(12)).unwrap();
+    let file = "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n";
+    write(&host, "/run/steadyvm.toml", file);
+    let events = format!("{INSTANCE}/events/net/netif_receive_skb");
+    inside(
+        &host,
+        &format!(
+            "mkdir -p {INSTANCE}
+             echo 'name == \"eth0\" && len == {}' > {events}/filter
+             echo 1 > {events}/enable",
+            LENGTH + 28
+        ),
+    );
+    let policies = || {
+        inside(&host, &format!("echo > {INSTANCE}/trace"));
+        send_to_pod(&host, LENGTH);
+        let listed = inside(
+            &host,
+            &format!(
+                "timeout 60 sh -c 'until [ $(grep -c netif_receive_skb: {INSTANCE}/trace) -ge {PACKETS} ]; do :; done'
+                 sed -nE 's/^ *.*-([0-9]+) +\\[.*/\\1/p' {INSTANCE}/trace | sort -u |
+                 while read -r tid; do ps -o cls=,rtprio= -L -q $tid | head -n 1; done"
+            ),
+        );
+        let listed = listed.lines().map(|line| line.split_whitespace().collect());
+        listed.collect::<Vec<Vec<&str>>>().concat().join(" ")
+    };
+    let before = policies();
+    inside(&host, "steadyvm status --snapshot > /run/before.json");
+    inside(&host, "steadyvm apply /run/steadyvm.toml 2>&1");
+    let after = policies();
+    println!("{before} | {after}");
+    undo(&host);
+    inside(
+        &host,
+        &format!("rmdir {INSTANCE}; ip netns delete pod; rm /run/steadyvm.toml"),
+    );
+}
+
+/// Packets that a pod is sent.
+const PACKETS: usize = 50;
+
+fn send_to_pod(host: &EmulatedHost, length: usize) {
+    let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+    let outside = host.outside().enter(bind).unwrap();
+    for _ in 0..PACKETS + 1 {
+        outside
+            .send_to(&vec![0; length], (RT.address(12), 9))
+            .unwrap();
+    }
 }
