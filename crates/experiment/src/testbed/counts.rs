@@ -90,11 +90,12 @@ impl Counters {
         exit_costs::end(&self.host, requests)
     }
 
-    /// The guest's network devices are cards (virtio's number 1), outsourced sockets (0xffff) and virtual
-    /// functions, whose interrupts have the network device's name.
+    /// The guest's network devices are cards (virtio's number 1), outsourced sockets (0xffff), virtual functions, whose interrupts
+    /// have the network device's name, and shared memory of outsourced sockets, whose interrupts have the driver's.
     fn interrupts(&self) -> Result<Interrupts> {
         let devices = "grep -lE '0x(0001|ffff)' /sys/bus/virtio/devices/*/device | cut -d / -f 6; \
-                       ls /sys/bus/pci/drivers/igbvf/*/net 2> /dev/null; echo; cat /proc/softirqs /proc/interrupts";
+                       ls /sys/bus/pci/drivers/igbvf/*/net 2> /dev/null; \
+                       ls -d /sys/bus/pci/drivers/steadyvm_sockets/0*:* 2> /dev/null | cut -d / -f 6; echo; cat /proc/softirqs /proc/interrupts";
         let text = self.guest.text(&["sh", "-c", devices])?;
         Interrupts::parse(&text).ok_or_else(|| Error::machine("read the guest's counters", text))
     }
@@ -182,6 +183,11 @@ mod tests {
             timer: 3000,
         };
         assert_eq!(Interrupts::parse(&text), Some(expected));
+        let of_memory =
+            "30:          4          1  PCI-MSIX-0000:00:02.0   1-edge      steadyvm_sockets\n";
+        let text = format!("steadyvm_sockets\n\n{SOFTIRQS}{of_memory}{INTERRUPTS}");
+        let network = Interrupts::parse(&text).map(|it| it.network);
+        assert_eq!(network, Some(5));
         for wrong in ["", "virtio1\n\n", "\n\nNET_RX: 1\nNET_TX: 1\nLOC: 1\n"] {
             assert_eq!(Interrupts::parse(wrong), None, "{wrong:?}");
         }

@@ -346,11 +346,10 @@ fn packets_to_a_pod_are_received_at_the_rank_of_its_cards_class() {
         let listed = listed.lines().map(|line| line.split_whitespace().collect());
         listed.collect::<Vec<Vec<&str>>>().concat().join(" ")
     };
-    let before = policies();
+    assert_ne!(policies(), "FF 80");
     inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(&host, "steadyvm apply /run/steadyvm.toml 2>&1");
-    let after = policies();
-    println!("{before} | {after}");
+    assert_eq!(policies(), "FF 80");
     undo(&host);
     inside(
         &host,
