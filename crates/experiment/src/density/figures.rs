@@ -1,11 +1,12 @@
 //! Figures of each row by condition: the worst VM, fairness, the stream; of each row: held, admitted, memory.
 
 use super::station::Sample;
-use super::{Asking, BOUND, CELLS};
+use super::{ASKED, Asking, BOUND, CELLS};
 use crate::engine::Figures;
-use crate::engine::results::Figure;
+use crate::engine::answer::code;
+use crate::engine::results::{Figure, Record};
 use steadyvm_report::text::figure;
-use steadyvm_report::{Grid, headers};
+use steadyvm_report::{Answer, Finding, Grid, headers};
 use steadyvm_stats::{Summary, mean};
 
 /// The condition that figures of a whole row stand under.
@@ -80,6 +81,27 @@ pub fn of<'s>(
         ]);
     }
     (figures.all(), vec![by_condition, by_row, asked])
+}
+
+/// How many VMs each row holds and the plan admits, and p99 with all of them asked.
+pub fn answer(record: &Record) -> Answer {
+    let of_rows = |name: &'static str, words: &'static str| {
+        record.rows.iter().filter_map(move |row| {
+            Some(Finding::Bound {
+                of: code(row),
+                figure: words.to_owned(),
+                words: format!("{:.0}", record.at(row, ALL).value(name)?),
+                bound: None,
+            })
+        })
+    };
+    let answer = ASKED.of_times(record);
+    let held = of_rows("held", "VMs of which no reply is late");
+    let admitted = of_rows("admitted", "VMs that the plan admits");
+    Answer {
+        findings: held.chain(admitted).chain(answer.findings).collect(),
+        ..answer
+    }
 }
 
 /// What the targets are of, with all VMs asked: a line.
@@ -197,6 +219,30 @@ mod tests {
         assert_eq!(of(&late, 0), 0);
         assert_eq!(of(&late, 3), 5);
         assert_eq!(of(&lost, 1), 1);
+    }
+
+    #[test]
+    fn the_answer_has_what_is_held_and_admitted() {
+        fn cells(one: &Sample) -> Vec<Vec<&Sample>> {
+            CELLS.iter().map(|_| vec![one]).collect()
+        }
+        let of_plan = |admitted| Sample {
+            admitted,
+            ..sample(vec![run(&[100, 200], 0)])
+        };
+        let samples = [of_plan(None), of_plan(Some(18))];
+        let names = ["6.12", "6.12-rt-budgets"];
+        let (figures, _) = of(names.into_iter().zip(samples.iter().map(cells)));
+        let record = Record {
+            rows: names.map(str::to_owned).into(),
+            cells: vec![ALL.to_owned()],
+            figures,
+            ..Record::default()
+        };
+        let said = answer(&record).in_short();
+        let expected = "VMs of which no reply is late: 20 with `6.12` and 20 with `6.12-rt-budgets`; VMs that the plan admits: 18 with \
+                        `6.12-rt-budgets`";
+        assert!(said.starts_with(expected), "{said}");
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         paper: Some(paper),
     },
     about: "How many real-time VMs two CPUs hold beside a stream, and how many the plan admits",
-    answer: |record| ASKED.of_times(record),
+    answer: figures::answer,
     rows: Rows::Settings(SETTINGS),
     user_space: UserSpace::Lab,
     check: |options| check_settings(NAME, options),

@@ -7,7 +7,7 @@ use crate::engine::answer::{code, count, groups};
 use crate::engine::latency::Latencies;
 use crate::engine::results::{Figure, Record};
 use steadyvm_report::text::{figure, ms, ratio_words};
-use steadyvm_report::{Answer, Finding, Grid, Over, Picture, duration_words, headers};
+use steadyvm_report::{Answer, Finding, Grid, Picture, duration_words, headers};
 use steadyvm_stats::bootstrap::{BootstrapOptions, Draws, draw_latency, ratio};
 use steadyvm_stats::mean;
 

@@ -363,7 +363,7 @@ const PACKETS: usize = 50;
 fn send_to_pod(host: &EmulatedHost, length: usize) {
     let bind = || Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap());
     let outside = host.outside().enter(bind).unwrap();
-    for _ in 0..PACKETS + 1 {
+    for _ in 0..=PACKETS {
         outside
             .send_to(&vec![0; length], (RT.address(12), 9))
             .unwrap();

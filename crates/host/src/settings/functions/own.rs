@@ -140,7 +140,7 @@ impl OwnFunction {
         let (links, redirects) = (&machine.links, &machine.redirects);
         let name = self.name();
         redirects.remove(&name)?;
-        self.switch_on(machine, &device, &card)?;
+        Self::switch_on(machine, &device, &card)?;
         redirects.receive(&name, &pair)?;
         // igb gives a function a link once it has an address, and its driver looks every two seconds. The VM receives nothing
         // meanwhile. Where the card has no link, nothing is lost.
@@ -157,7 +157,7 @@ impl OwnFunction {
     /// Linux 6.18 that holds a lock of its CPU, which the interrupt thread that has to answer needs if it is on the same CPU. Both
     /// stand still for a second, igbvf gives up, and it asks again when its device is switched off (`igbvf_down` resets). Nobody
     /// knows from which CPU it was switched off before this, so that the first CPU has a second turn.
-    fn switch_on(&self, machine: &Machine, device: &str, card: &str) -> io::Result<()> {
+    fn switch_on(machine: &Machine, device: &str, card: &str) -> io::Result<()> {
         let links = &machine.links;
         let online = machine.online().map_err(io::Error::other)?;
         let turns = online.iter().take(2).chain(online.iter().take(1));
