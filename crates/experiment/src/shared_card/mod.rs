@@ -12,7 +12,7 @@ use crate::engine::latency::{Latencies, Words};
 use crate::engine::results::Record;
 use crate::experiment::{Experiment, Options, Outcome, Rows, Setting, check_settings};
 use crate::service::{Beside, CELLS};
-use crate::testbed::one_card::{FUNCTION, How, XDP};
+use crate::testbed::one_card::{FUNCTION, How, Polls, XDP};
 use pollers::Handed;
 use station::{Sample, SharedCardStation};
 use std::fmt;
@@ -50,7 +50,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     row("6.12", HostKernel::V6_12, How::Stock),
     row("6.12-profile", HostKernel::V6_12, STOCK_PROFILE),
     row("6.12-function", HostKernel::V6_12, FUNCTION),
@@ -74,12 +74,17 @@ const ROWS: [Row; 17] = [
     row(
         "7.3-rt-function-ranked",
         HostKernel::V7_3Rt,
-        How::RankedCard("function", true),
+        How::RankedCard("function", Polls::CardByNapi),
     ),
     row(
         "7.3-rt-function-irq",
         HostKernel::V7_3Rt,
-        How::RankedCard("function", false),
+        How::RankedCard("function", Polls::ByInterrupts),
+    ),
+    row(
+        "7.3-rt-function-split",
+        HostKernel::V7_3Rt,
+        How::RankedCard("function", Polls::VmByNapi),
     ),
     row("7.3-rt-xdp", HostKernel::V7_3Rt, XDP),
     row(
@@ -131,8 +136,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             "Rows without a word after the kernel set nothing (6.12, 7.3) or have method preempt-rt (6.12-rt, 7.3-rt). \
              profile: method stock-profile. function: the card puts the real-time VM's packets into the queue of a virtual \
              function, which the host keeps; the VM has virtio-net as before. xdp: a program on the card hands them to the \
-             VM's tap. ranked, irq: the shared card's threads, and the stream's packets with them, have FIFO 40, below all of the \
-             real-time VM's, and not the policy of normal threads; in irq its interrupts' threads poll. tuned: tuned's real-time profile, a peer, which sets a CPU aside for the VM. passthrough: the VM has a \
+             VM's tap. ranked, irq, split: the shared card's threads, and the stream's packets with them, have FIFO 40, below all of \
+             the real-time VM's, and not the policy of normal threads; in irq and split its interrupts' threads poll, and in \
+             split NAPI threads poll the function. tuned: tuned's real-time profile, a peer, which sets a CPU aside for the VM. passthrough: the VM has a \
              function of the card itself, and cannot migrate.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
              reply in 2 s.",

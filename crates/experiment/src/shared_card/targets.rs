@@ -63,9 +63,10 @@ const RT: &str = "7.3-rt";
 const FUNCTION: &str = "7.3-rt-function";
 const RANKED: &str = "7.3-rt-function-ranked";
 const BY_INTERRUPT: &str = "7.3-rt-function-irq";
+const SPLIT: &str = "7.3-rt-function-split";
 const PASSTHROUGH: &str = "7.3-rt-passthrough";
 
-const TARGETS: [Target; 19] = [
+const TARGETS: [Target; 21] = [
     beside_a_stream(FUNCTION, OWN, Of::P99, AtMost(1.0)),
     beside_a_stream("7.3-rt-xdp", OWN, Of::P99, AtMost(1.2)),
     beside_a_stream(FUNCTION, RT, Of::P99, AtMost(0.4)),
@@ -75,6 +76,8 @@ const TARGETS: [Target; 19] = [
     beside_a_stream(RANKED, RT, Of::Stream, AtLeast(1.0)),
     beside_a_stream(BY_INTERRUPT, RT, Of::P99, AtMost(0.4)),
     beside_a_stream(BY_INTERRUPT, RT, Of::Stream, AtLeast(1.0)),
+    beside_a_stream(SPLIT, RT, Of::P99, AtMost(0.4)),
+    beside_a_stream(SPLIT, RT, Of::Stream, AtLeast(1.0)),
     beside_a_stream(FUNCTION, PASSTHROUGH, Of::P99, AtMost(1.3)),
     beside_a_stream(FUNCTION, PASSTHROUGH, Of::Deviation, AtMost(1.3)),
     beside_a_stream("6.12-profile", "6.12", Of::P99, AtMost(0.25)),

@@ -21,8 +21,19 @@ pub(crate) enum How {
     Way(&'static str),
     /// The same, and what the VM's packets may cost the host is bounded.
     BoundedWay(&'static str),
-    /// A way, and the shared card's threads have a rank below those of the VM in place of none: `threaded_napi` of its class.
-    RankedCard(&'static str, bool),
+    /// A way, and the shared card's threads have a rank below those of the VM in place of none.
+    RankedCard(&'static str, Polls),
+}
+
+/// Which threads poll where the kernel has interrupt threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polls {
+    /// The shared card's NAPI threads, and the interrupt threads of the VM's function.
+    CardByNapi,
+    /// Interrupt threads of both. In their softirqs each may poll for the other.
+    ByInterrupts,
+    /// The shared card's interrupt threads, and the NAPI threads of the VM's function.
+    VmByNapi,
 }
 
 pub(crate) const FUNCTION: How = How::Way("function");
@@ -39,10 +50,12 @@ fn file(way: &str, receive: &str) -> String {
     format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n{receive}")
 }
 
-/// The shared card's class: below every stage of class `rt`.
-fn class_of_card(threaded_napi: bool) -> String {
+/// The shared card's class: below every stage of class `rt`. And who polls.
+fn class_of_card(polls: Polls) -> String {
+    let (card, vm) = (polls == Polls::CardByNapi, polls == Polls::VmByNapi);
     format!(
-        "[class.shared]\nirq = 40\nnapi = 40\nthreaded_napi = {threaded_napi}\n[[nic]]\nname = \"rt\"\nclass = \"shared\"\n"
+        "[class.rt]\nthreaded_napi = {vm}\n[class.shared]\nirq = 40\nnapi = 40\nthreaded_napi = {card}\n\
+         [[nic]]\nname = \"rt\"\nclass = \"shared\"\n"
     )
 }
 
@@ -99,8 +112,8 @@ impl How {
             Self::Method(method) => host.put_in_force(method, RT, &receivers.named),
             Self::Way(way) => Self::shared(host, &file(way, "")),
             Self::BoundedWay(way) => Self::shared(host, &file(way, RECEIVE)),
-            Self::RankedCard(way, threaded) => {
-                Self::shared(host, &(class_of_card(threaded) + &file(way, "")))
+            Self::RankedCard(way, polls) => {
+                Self::shared(host, &(class_of_card(polls) + &file(way, "")))
             }
         }
     }
