@@ -10,6 +10,13 @@ use steadyvm_lab::progress::Silent;
 const FILE: &str =
     "[[nic]]\nname = \"rt\"\nclass = \"rt\"\n[[vm]]\nname = \"rt\"\nclass = \"rt\"\n";
 
+/// As the guide names the switch's daemon.
+const DAEMON: &str = "[[host_service]]\nunit = \"ovs-vswitchd.service\"\nrank = 85\n";
+
+/// The scheduling classes and ranks of the daemon's threads.
+const THREADS: &str =
+    "ps -L -o cls=,rtprio= -p $(cat /run/openvswitch/ovs-vswitchd.pid) | sort -u | xargs";
+
 /// The scheduling class of the worker of the VM's card.
 const WORKER: &str = "ps -eLo comm,cls | grep '^vhost-'";
 
@@ -28,7 +35,9 @@ fn a_vm_at_open_vswitch_is_ranked_named_and_given_back() {
         .start_guest(&guest("rt", 1, 1), &[RT], &Silent)
         .unwrap();
     host.set_network_up(&vm, "rt", RT.address(3)).unwrap();
-    write(&host, "/run/steadyvm.toml", FILE);
+    let guide = include_str!("../../../../docs/guide/substation.md");
+    assert!(guide.contains(DAEMON));
+    write(&host, "/run/steadyvm.toml", &format!("{FILE}{DAEMON}"));
     inside(&host, "steadyvm status --snapshot > /run/before.json");
     assert!(!inside(&host, WORKER).contains("FF"));
 
@@ -36,6 +45,7 @@ fn a_vm_at_open_vswitch_is_ranked_named_and_given_back() {
     let shown = shown(&host);
     assert!(all_hold(&shown));
     assert!(inside(&host, WORKER).contains("FF"), "its worker is ranked");
+    assert_eq!(inside(&host, THREADS).trim(), "FF 85");
     let ways = shown["packet_ways"].to_string();
     assert!(ways.contains("OVS kernel datapath"), "{ways}");
     inside(&host, "steadyvm doctor --json > /run/doctor.json || :");
@@ -45,4 +55,5 @@ fn a_vm_at_open_vswitch_is_ranked_named_and_given_back() {
     );
     assert!(found.contains("tap-rt"), "{found}");
     undo(&host);
+    assert!(!inside(&host, THREADS).contains("FF"));
 }

@@ -142,8 +142,7 @@ impl OwnFunction {
         redirects.remove(&name)?;
         Self::switch_on(machine, &device, &card)?;
         redirects.receive(&name, &pair)?;
-        // igb gives a function a link once it has an address, and its driver looks every two seconds. The VM receives nothing
-        // meanwhile. Where the card has no link, nothing is lost.
+        // What is sent to a function without a link is lost. Where the card has none either, nothing comes.
         links.set_function_address(&card, self.number, address)?;
         let is_useless = !links.await_link(&device, LINK_PATIENCE)?
             && links.await_link(&card, Duration::ZERO)?;
@@ -153,10 +152,12 @@ impl OwnFunction {
         redirects.send(&name, &pair)
     }
 
-    /// From two CPUs in turn, until it has a link: igbvf waits for the card's answers with bottom halves off. With PREEMPT_RT before
-    /// Linux 6.18 that holds a lock of its CPU, which the interrupt thread that has to answer needs if it is on the same CPU. Both
-    /// stand still for a second, igbvf gives up, and it asks again when its device is switched off (`igbvf_down` resets). Nobody
-    /// knows from which CPU it was switched off before this, so that the first CPU has a second turn.
+    /// Switches a device on, from two CPUs in turn until it has a link.
+    ///
+    /// igbvf waits for the card's answers with bottom halves off. With PREEMPT_RT before Linux 6.18 that holds a lock of its CPU,
+    /// which the interrupt thread that has to answer needs if it is on the same CPU. Both wait for a second, igbvf gives up, and it
+    /// asks again when its device is switched off (`igbvf_down` resets). Nobody knows from which CPU it was switched off before
+    /// this, so that the first CPU has a second turn.
     fn switch_on(machine: &Machine, device: &str, card: &str) -> io::Result<()> {
         let links = &machine.links;
         let online = machine.online().map_err(io::Error::other)?;
