@@ -14,8 +14,7 @@ const FILE: &str =
 const DAEMON: &str = "[[host_service]]\nunit = \"ovs-vswitchd.service\"\nrank = 85\n";
 
 /// The scheduling classes and ranks of the daemon's threads.
-const THREADS: &str =
-    "ps -L -o cls=,rtprio= -p $(cat /run/openvswitch/ovs-vswitchd.pid) | sort -u | xargs";
+const THREADS: &str = "ps -L -o cls=,rtprio= -p $(cat /run/openvswitch/ovs-vswitchd.pid) | sort -u";
 
 /// The scheduling class of the worker of the VM's card.
 const WORKER: &str = "ps -eLo comm,cls | grep '^vhost-'";
@@ -45,7 +44,9 @@ fn a_vm_at_open_vswitch_is_ranked_named_and_given_back() {
     let shown = shown(&host);
     assert!(all_hold(&shown));
     assert!(inside(&host, WORKER).contains("FF"), "its worker is ranked");
-    assert_eq!(inside(&host, THREADS).trim(), "FF 85");
+    let daemon = inside(&host, THREADS);
+    let ranks: Vec<&str> = daemon.split_whitespace().collect();
+    assert_eq!(ranks, ["FF", "85"]);
     let ways = shown["packet_ways"].to_string();
     assert!(ways.contains("OVS kernel datapath"), "{ways}");
     inside(&host, "steadyvm doctor --json > /run/doctor.json || :");
