@@ -96,6 +96,23 @@ fn both_ways_are_in_the_bound() {
     assert_eq!(report.vms[0].vcpus[0].budget, 1_300_000);
 }
 
+/// A chosen period: the least bandwidth has the shortest one, of which the fair server takes most.
+#[test]
+fn a_chosen_period_counts_what_the_fair_server_takes_of_it() {
+    let text = |vms: usize, period: &str| {
+        let vms: String = (0..vms)
+            .map(|vm| {
+                format!(
+                    "[[vm]]\nname = \"v{vm}\"\ninterface = \"prm\"\n{period}\ntasks = [{{ c = \"4.25ms\", t = \"50ms\" }}]\n"
+                )
+            })
+            .collect();
+        format!("enforce = \"deadline\"\n[host]\npcpus = 2\nscheduler = \"pedf\"\n{vms}")
+    };
+    assert!(toml(&text(16, "period = \"10ms\"")).unwrap().feasible);
+    assert!(toml(&text(16, "")).unwrap().feasible);
+}
+
 /// A3: a guest that wakes four times in a period costs four times the switches; the answer has both budgets.
 #[test]
 fn switches_are_counted_by_wake_up() {

@@ -46,7 +46,7 @@ impl FairServer {
     }
 
     /// What it takes of a window at most.
-    pub(super) fn demand(self, window: Time) -> Amount {
+    pub(crate) fn demand(self, window: Time) -> Amount {
         if window < self.runtime {
             return 0;
         }

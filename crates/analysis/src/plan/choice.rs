@@ -2,7 +2,8 @@
 //!
 //! Rule: the reservation that wakes with the request, where there is one task and the host's servers are
 //! constant-bandwidth ones, against the best periodic resource of a few periods; the least bandwidth on the host
-//! wins, costs included. Periods tried: the shortest task period divided by 1 to [`PARTS`], none below
+//! wins, costs included. A host with a fair server has less of a period for VCPUs; what that server takes of a short one
+//! weighs more, and a period counts by the room that is left. Periods tried: the shortest task period divided by 1 to [`PARTS`], none below
 //! [`SHORTEST_NS`] in a file: below it a host's costs, given or not, outweigh what a shorter blackout saves.
 
 use super::{InterfaceName, Period, TaskNeeds, Unit};
@@ -16,6 +17,7 @@ use crate::{
     verdict::Stop,
     work::Work,
 };
+use std::cmp::Ordering;
 
 const PARTS: Time = 40;
 
@@ -106,10 +108,23 @@ fn periods(needs: &TaskNeeds, unit: Unit) -> Vec<Time> {
     }
 }
 
-/// Compares bandwidths with costs; at equal ones the longer period comes first.
-fn cheaper(host: &Host, tasks: &[Task], a: &Interface, b: &Interface) -> std::cmp::Ordering {
+/// Compares costs by the room that a period has for VCPUs; at equal ones the longer period comes first.
+fn cheaper(host: &Host, tasks: &[Task], a: &Interface, b: &Interface) -> Ordering {
     let cost = |interface: &Interface| interface.cost(tasks, host.overheads());
-    let left = cost(a) * Amount::from(b.period);
-    let right = cost(b) * Amount::from(a.period);
-    left.cmp(&right).then(b.period.cmp(&a.period))
+    let (of_a, of_b) = (room(host, a.period), room(host, b.period));
+    let by_room = match (of_a > 0, of_b > 0) {
+        (true, true) => (cost(a) * of_b).cmp(&(cost(b) * of_a)),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        (false, false) => {
+            (cost(a) * Amount::from(b.period)).cmp(&(cost(b) * Amount::from(a.period)))
+        }
+    };
+    by_room.then(b.period.cmp(&a.period))
+}
+
+/// What of a period the fair server of a CPU leaves to VCPUs; none if it may take all.
+fn room(host: &Host, period: Time) -> Amount {
+    let taken = host.fair_server().map_or(0, |fair| fair.demand(period));
+    (Amount::from(period) - taken).max(0)
 }

@@ -40,7 +40,7 @@ pub fn of<'s>(
     let mut by_row = Grid {
         title: "VMs held and admitted, and a monitor's memory".to_owned(),
         words: 1,
-        headers: headers(["", "held", "admitted", "memory MiB"]),
+        headers: headers(["", "held", "admitted", "work ms", "memory MiB"]),
         rows: Vec::new(),
     };
     for (row, cells) in rows {
@@ -66,17 +66,25 @@ pub fn of<'s>(
         let memory = first.map(|sample| sample.monitor_mib);
         figures.at(row, ALL);
         figures.count("held", "VMs", held as u64);
-        if let Some(admitted) = admitted {
-            figures.count("admitted", "VMs", admitted as u64);
+        if let Some(services) = admitted {
+            figures.count("admitted", "VMs", services.vms as u64);
+            figures.count("work", "us", services.work_us);
         }
         figures.value("memory", "MiB", 1, memory);
-        asked
-            .rows
-            .push(beside_targets(row, &cells, (held, admitted), memory));
+        asked.rows.push(beside_targets(
+            row,
+            &cells,
+            (held, admitted.map(|it| it.vms)),
+            memory,
+        ));
         by_row.rows.push(vec![
             row.to_owned(),
             held.to_string(),
-            admitted.map_or_else(|| "-".to_owned(), |vms| vms.to_string()),
+            admitted.map_or_else(|| "-".to_owned(), |it| it.vms.to_string()),
+            admitted.map_or_else(
+                || "-".to_owned(),
+                |it| figure(Some(it.work_us as f64 / 1e3)),
+            ),
             figure(memory),
         ]);
     }
@@ -176,6 +184,7 @@ fn held(cells: &[Vec<&Sample>]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::Services;
     use super::*;
     use steadyvm_load::netrt::{ClientRun, Counters, EndedBy, Sample as RoundTrip};
 
@@ -201,7 +210,10 @@ mod tests {
             by_vm,
             mbit_per_s: 100.0,
             monitor_mib: 5.0,
-            admitted: Some(24),
+            admitted: Some(Services {
+                vms: 24,
+                work_us: 3000,
+            }),
         }
     }
 
@@ -230,7 +242,11 @@ mod tests {
             admitted,
             ..sample(vec![run(&[100, 200], 0)])
         };
-        let samples = [of_plan(None), of_plan(Some(18))];
+        let services = Services {
+            vms: 18,
+            work_us: 3000,
+        };
+        let samples = [of_plan(None), of_plan(Some(services))];
         let names = ["6.12", "6.12-rt-budgets"];
         let (figures, _) = of(names.into_iter().zip(samples.iter().map(cells)));
         let record = Record {
@@ -264,6 +280,7 @@ mod tests {
         let value = |name: &str| figures.iter().find(|it| it.name == name).unwrap().value;
         assert_eq!(value("held"), Some(20.0));
         assert_eq!(value("admitted"), Some(24.0));
+        assert_eq!(value("work"), Some(3000.0));
         assert_eq!(
             (tables[0].rows.len(), tables[1].rows.len()),
             (CELLS.len(), 1)

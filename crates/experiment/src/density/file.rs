@@ -10,46 +10,52 @@ pub enum Kept {
     Stock,
     /// Ranks of the packets' way and of the VCPUs.
     Ranks,
-    /// The same, and a reservation for each VCPU: the plan's, for the VM's service.
+    /// The same, and a reservation for each VCPU that the plan admits: the plan's, for the VM's service.
     Budgets,
 }
 
-/// The work of a request: an emulated guest needs about 3 ms, and its own timers the rest. The requests of 20 VMs take 1.6 of 2
-/// CPUs.
-pub const WORK: Duration = Duration::from_millis(4);
+/// Services with a budget: those of the first VMs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Services {
+    /// How many VMs have one.
+    pub vms: usize,
+    /// CPU time that a request takes of its VCPU, in microseconds.
+    pub work_us: u64,
+}
+
 /// The least time between two requests to a VM, and so the longest that the plan lets a reply take.
 pub const APART: Duration = Duration::from_millis(50);
+
+/// Of the budgets. A guest has one VCPU, which its timers wake, too: it needs a budget that holds whatever wakes it.
+const PERIOD: Duration = Duration::from_millis(10);
 
 /// The name of a real-time VM, by its number from 0.
 pub fn name(number: usize) -> String {
     format!("vm{number:02}")
 }
 
-/// The file for so many VMs; `None` where the row sets nothing.
-pub fn text(kept: Kept, vms: usize) -> Option<String> {
-    let mut text = match kept {
-        Kept::Stock => return None,
-        Kept::Ranks => String::new(),
-        Kept::Budgets => "[host]\nenforce = \"deadline\"\n".to_owned(),
+/// The file for so many VMs of class rt, the first of which have budgets.
+pub fn text(vms: usize, services: Option<Services>) -> String {
+    let mut text = match services {
+        None => String::new(),
+        Some(_) => "[host]\nenforce = \"deadline\"\n".to_owned(),
     };
     text.push_str("[[nic]]\nname = \"rt\"\nclass = \"rt\"\n");
     for number in 0..vms {
+        let vm = name(number);
         // Writing to a string cannot fail.
+        let _ = write!(text, "[[vm]]\nname = \"{vm}\"\nclass = \"rt\"\n");
+        let Some(Services { work_us, .. }) = services.filter(|it| number < it.vms) else {
+            continue;
+        };
+        let (period, apart) = (PERIOD.as_millis(), APART.as_millis());
         let _ = write!(
             text,
-            "[[vm]]\nname = \"{}\"\nclass = \"rt\"\n",
-            name(number)
+            "interface = \"prm\"\nperiod = \"{period}ms\"\n[[service]]\nvm = \"{vm}\"\nc = \"{work_us}us\"\nt = \"{apart}ms\"\n\
+             limit = \"{apart}ms\"\n"
         );
     }
-    let services = if kept == Kept::Budgets { vms } else { 0 };
-    for number in 0..services {
-        let (vm, work, apart) = (name(number), WORK.as_millis(), APART.as_millis());
-        let _ = write!(
-            text,
-            "[[service]]\nvm = \"{vm}\"\nc = \"{work}ms\"\nt = \"{apart}ms\"\nlimit = \"{apart}ms\"\n"
-        );
-    }
-    Some(text)
+    text
 }
 
 #[cfg(test)]
@@ -57,17 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_vm_is_named_once_and_has_a_service_where_the_row_has_budgets() {
-        assert_eq!(text(Kept::Stock, 3), None);
-        for kept in [Kept::Ranks, Kept::Budgets] {
-            let text = text(kept, 12).unwrap();
+    fn each_vm_is_named_once_and_the_first_ones_have_services() {
+        let work_us = 2345;
+        for services in [None, Some(Services { vms: 7, work_us })] {
+            let text = text(12, services);
             assert_eq!(text.matches("[[vm]]").count(), 12);
-            let services = if kept == Kept::Budgets { 12 } else { 0 };
             for number in 0..12 {
                 let name = format!("name = \"{}\"", name(number));
                 assert_eq!(text.matches(&name).count(), 1);
             }
-            assert_eq!(text.matches("limit = \"50ms\"").count(), services);
+            let with = services.map_or(0, |it| it.vms);
+            assert_eq!(text.matches("limit = \"50ms\"").count(), with);
+            assert_eq!(text.matches("c = \"2345us\"").count(), with);
         }
     }
 }

@@ -94,8 +94,10 @@ pub const EXPERIMENT: Experiment = Experiment {
              CPUs. All run in every condition; some of them are asked, ten times per second each.",
         reading: &[
             "6.12: Debian's kernel as it is. ranks: a file that names the card and the VMs as class rt. budgets: the same, and \
-             each VM's service with its work: 4 ms, at most once in 50 ms. The plan reserves that for each VCPU \
-             (SCHED_DEADLINE), and its bound of a reply is 50 ms and the path's time.",
+             each VM's service with its work, at most once in 50 ms. For each VCPU of the VMs that it admits the plan reserves a \
+             part of each 10 ms (SCHED_DEADLINE); the others have ranks.",
+            "work: the VCPU's CPU time in the longest of 100 requests, one at a time, and a fifth more. The plan has the host's \
+             costs as `steadyvm calibrate` measured them there.",
             "A round trip is timed outside; percentiles are nearest-rank, of every counted sample of all VMs and rounds. \
              misses: replies after 50 ms, or none within 2 s. The worst VM's p99 is the largest of the VMs' own; fairness is \
              that over the least.",
@@ -199,12 +201,5 @@ mod tests {
         for (cell, _) in ASKED.cells {
             assert!(cells.iter().any(|it| it == cell), "{cell}");
         }
-    }
-
-    #[test]
-    fn reservations_of_all_vms_are_ones_that_two_cpus_hold() {
-        let each = file::WORK.as_secs_f64() / file::APART.as_secs_f64();
-        // Twenty must fit per CPU by tens, below the kernel's 95 %.
-        assert!(10.0 * each <= 0.95, "{each}");
     }
 }

@@ -1,9 +1,10 @@
 //! One row's host with all of its VMs.
 
-use super::file::{self, Kept};
+use super::file::{self, Kept, Services};
 use super::{Asking, Row, VMS};
 use crate::engine::rounds::{or_broken, station};
 use crate::testbed::phase::{self, Bulk, Receiver, Stream};
+use crate::testbed::work;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use steadyvm_lab::agent::{Connection, Process, Status};
 use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
-use steadyvm_lab::progress::Observer;
+use steadyvm_lab::progress::{self, Observer};
 use steadyvm_lab::{Error, Guest, Result};
 use steadyvm_load::netrt::{ClientOptions, ClientRun, End, Intervals};
 
@@ -30,8 +31,10 @@ const INTERVALS: Intervals = Intervals {
 const WARMUP: u64 = 5;
 /// A reply that takes longer is lost.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Putting a file in force for all VMs takes this long at most.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Putting a file in force for all VMs takes this long at most, and calibrating the host.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Requests by which the work of one is measured.
+const WORK_REQUESTS: u64 = 100;
 const PATH: &str = "/run/steadyvm.toml";
 /// The most VMs that a plan is asked about.
 const MOST_PLANNED: usize = 128;
@@ -45,8 +48,8 @@ pub struct Sample {
     pub mbit_per_s: f64,
     /// What a monitor takes beside its guest's memory, the most of all, in MiB (Pss).
     pub monitor_mib: f64,
-    /// The most VMs that a plan accepts on this host, where the row has budgets.
-    pub admitted: Option<usize>,
+    /// Where the row has budgets: what they are for, and the most VMs that a plan accepts on this host.
+    pub admitted: Option<Services>,
 }
 
 /// A booted host with its row's settings in force.
@@ -58,7 +61,7 @@ pub struct DensityStation {
     /// They serve until their guests are gone.
     _services: Vec<Process>,
     monitor_mib: f64,
-    admitted: Option<usize>,
+    admitted: Option<Services>,
     broken: bool,
 }
 
@@ -93,13 +96,18 @@ impl DensityStation {
             connection: bulk.connection().clone(),
             address: of_bulk,
         };
-        if let Some(text) = file::text(row.kept, VMS) {
-            run_with_file(&host, &text, "steadyvm apply --strict")?;
-        }
         let admitted = match row.kept {
-            Kept::Budgets => Some(admitted(&host)?),
+            Kept::Budgets => Some(admitted(&host, observer)?),
             Kept::Stock | Kept::Ranks => None,
         };
+        if row.kept != Kept::Stock {
+            // Where the plan admits fewer, the others have ranks alone.
+            let services = admitted.map(|it| Services {
+                vms: it.vms.min(VMS),
+                ..it
+            });
+            run_with_file(&host, &file::text(VMS, services), "steadyvm apply --strict")?;
+        }
         let monitor_mib = monitor_mib(&host)?;
         host.pause()?;
         host.spread_processors()?;
@@ -169,19 +177,11 @@ fn serve(guest: &Connection) -> Result<Process> {
 
 /// Asks the first VMs at the same time, each by a client of its own.
 fn ask(host: &EmulatedHost, vms: usize, seed: u64, requests: u64) -> Result<Vec<ClientRun>> {
-    let options = |number: usize| ClientOptions {
-        seed: seed.wrapping_mul(1000).wrapping_add(number as u64),
-        intervals: INTERVALS,
-        warmup: WARMUP,
-        end: End::Requests(requests),
-        timeout: TIMEOUT,
-        ..ClientOptions::default()
-    };
     let panicked = |_| Err(Error::machine("ask the VMs", "a thread panicked"));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..vms)
             .map(|number| {
-                let options = options(number);
+                let options = client(number, seed, requests);
                 scope.spawn(move || phase::ask(host.outside(), address(number), &options))
             })
             .collect();
@@ -189,6 +189,17 @@ fn ask(host: &EmulatedHost, vms: usize, seed: u64, requests: u64) -> Result<Vec<
         runs.map(|client| client.join().unwrap_or_else(panicked))
             .collect()
     })
+}
+
+fn client(number: usize, seed: u64, requests: u64) -> ClientOptions {
+    ClientOptions {
+        seed: seed.wrapping_mul(1000).wrapping_add(number as u64),
+        intervals: INTERVALS,
+        warmup: WARMUP,
+        end: End::Requests(requests),
+        timeout: TIMEOUT,
+        ..ClientOptions::default()
+    }
 }
 
 /// Gives the host a file, and runs a command on it.
@@ -211,10 +222,13 @@ fn try_with_file(host: &EmulatedHost, text: &str, command: &str) -> Result<(Stat
     Ok((finished.status, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The most VMs of this kind that a plan accepts on the host. What one accepts, it accepts with a VM less.
-fn admitted(host: &EmulatedHost) -> Result<usize> {
+/// The most VMs of this kind that a plan accepts on the host, with the work and the host's costs as they are measured here. What
+/// one accepts, it accepts with a VM less.
+fn admitted(host: &EmulatedHost, observer: &dyn Observer) -> Result<Services> {
+    progress::task(observer, "calibrate the host", || calibrate(host))?;
+    let work_us = work_us(host)?;
     let accepts = |vms: usize| -> Result<bool> {
-        let text = file::text(Kept::Budgets, vms).unwrap_or_default();
+        let text = file::text(vms, Some(Services { vms, work_us }));
         let (status, said) = try_with_file(host, &text, "steadyvm plan")?;
         match status {
             Status::Exited(0) => Ok(true),
@@ -235,7 +249,29 @@ fn admitted(host: &EmulatedHost) -> Result<usize> {
             refused = middle;
         }
     }
-    Ok(most)
+    Ok(Services { vms: most, work_us })
+}
+
+fn calibrate(host: &EmulatedHost) -> Result<()> {
+    let started = host.connection().spawn(&["steadyvm", "calibrate"])?;
+    let finished = started.finish(PATIENCE)?;
+    if finished.status == Status::Exited(0) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&finished.error);
+    Err(Error::machine("calibrate the host", said.trim()))
+}
+
+/// CPU time of its VCPU that a request to the first VM takes.
+fn work_us(host: &EmulatedHost) -> Result<u64> {
+    let vcpu = work::vcpu(host, &file::name(0))?;
+    work::planned_us(host.connection(), vcpu, WORK_REQUESTS, |seed| {
+        let options = ClientOptions {
+            warmup: 0,
+            ..client(0, seed, 1)
+        };
+        phase::ask(host.outside(), address(0), &options).map(drop)
+    })
 }
 
 /// What the largest monitor has in memory beside its guest's. A page that several monitors have counts in parts.

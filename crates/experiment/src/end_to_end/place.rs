@@ -7,6 +7,7 @@ use crate::testbed::ask::ask;
 use crate::testbed::endpoint::{PATIENCE, Party};
 use crate::testbed::mechanism::{Enforcement, Granted};
 use crate::testbed::senders::{Packets, Senders};
+use crate::testbed::work;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use steadyvm_lab::agent::Process;
@@ -102,7 +103,10 @@ impl Place {
             let one = ["sysctl", "-qw", "net.core.rtnet_quantum=1 64"];
             host.connection().run(&one)?;
         }
-        let vcpus = [vcpu(&host, first.name())?, vcpu(&host, second.name())?];
+        let vcpus = [
+            work::vcpu(&host, first.name())?,
+            work::vcpu(&host, second.name())?,
+        ];
         let neighbours = (0..NEIGHBOURS).map(|_| neighbour(&host));
         let neighbours = neighbours.collect::<Result<_>>()?;
         host.pause()?;
@@ -229,15 +233,6 @@ impl Place {
         let text = self.host.connection().text(&words)?;
         Packets::parse(&text).ok_or_else(|| Error::machine("count the others' packets", text))
     }
-}
-
-/// The thread of a VM's only VCPU.
-fn vcpu(host: &EmulatedHost, name: &str) -> Result<u32> {
-    let monitor = host.guest_pid(name)?;
-    let script = format!("grep -lx 'CPU 0/KVM' /proc/{monitor}/task/*/comm");
-    let text = host.connection().text(&["sh", "-euc", &script])?;
-    let thread = text.trim().split('/').nth(4).and_then(|it| it.parse().ok());
-    thread.ok_or_else(|| Error::machine(format!("find the VCPU of {name}"), text))
 }
 
 /// A normal thread that computes whenever it is not stopped.

@@ -15,6 +15,7 @@ pub(crate) mod phase;
 pub(crate) mod receivers;
 pub(crate) mod senders;
 mod setting;
+pub(crate) mod work;
 
 pub(crate) use counts::Counters;
 pub(crate) use cpu::cpu_times;

@@ -1,7 +1,6 @@
 //! `NetRT` in the VM: the service, its plan, its requests.
 
-use crate::testbed::ask::ask;
-use crate::testbed::phase;
+use crate::testbed::{phase, work};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -48,12 +47,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Requests by which the service's execution time is measured, one at a time.
 const CALIBRATION_REQUESTS: u64 = 200;
-/// What is planned for a request, of the longest that was measured: a longer one may come.
-const MARGIN_PERCENT: u64 = 120;
-/// Answers each line with the CPU time of the thread in its first argument, without a process of its own for that.
-const CPU_TIME: &str =
-    "echo ready; while read -r; do read -r ran _ < /proc/$1/schedstat; echo $ran; done";
-
 /// What the plan grants the service's VCPU, and promises for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -73,38 +66,13 @@ pub struct Plan {
 /// # Errors
 /// The plan is refused, or has no budget and bound; no request is answered.
 pub fn plan(host: &Connection, vcpu: u32, outside: &Namespace, address: Ipv4Addr) -> Result<Plan> {
-    let longest_ns = longest_execution_ns(host, vcpu, outside, address)?;
-    let execution_us = (longest_ns * MARGIN_PERCENT / 100).div_ceil(1000);
+    send(outside, address, 0, WARMUP_REQUESTS, 1)?;
+    let one = |seed| send(outside, address, seed, 0, 1).map(drop);
+    let execution_us = work::planned_us(host, vcpu, CALIBRATION_REQUESTS, one)?;
     let file = PLAN.replace("EXECUTION_US", &execution_us.to_string());
     let script = format!("cat > {FILE} <<'END'\n{file}END\nsteadyvm plan --json {FILE}");
     let text = host.text(&["bash", "-euc", &script])?;
     parse(&text, execution_us).ok_or_else(|| Error::machine("plan the service's budget", text))
-}
-
-/// The high-water mark of measurement-based timing analysis: the VCPU's CPU time in which one request is answered, exits to the
-/// host and the guest's interrupts included.
-fn longest_execution_ns(
-    host: &Connection,
-    vcpu: u32,
-    outside: &Namespace,
-    address: Ipv4Addr,
-) -> Result<u64> {
-    let words = ["bash", "-c", CPU_TIME, "bash", &vcpu.to_string()];
-    let mut counter = host.spawn(&words)?;
-    counter.wait_for_line("ready", phase::SERVICE_PATIENCE)?;
-    let mut ran_ns = || -> Result<u64> {
-        let text = ask(&mut counter, "", phase::SERVICE_PATIENCE)?;
-        text.trim().parse().doing("read the VCPU's CPU time")
-    };
-    send(outside, address, 0, WARMUP_REQUESTS, 1)?;
-    let mut longest_ns = 0;
-    for seed in 0..CALIBRATION_REQUESTS {
-        let before = ran_ns()?;
-        send(outside, address, seed, 0, 1)?;
-        longest_ns = longest_ns.max(ran_ns()? - before);
-    }
-    counter.end_of_input()?;
-    Ok(longest_ns)
 }
 
 fn parse(text: &str, execution_us: u64) -> Option<Plan> {
