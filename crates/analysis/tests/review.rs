@@ -100,14 +100,13 @@ fn both_ways_are_in_the_bound() {
 #[test]
 fn a_chosen_period_counts_what_the_fair_server_takes_of_it() {
     let text = |vms: usize, period: &str| {
-        let vms: String = (0..vms)
-            .map(|vm| {
-                format!(
-                    "[[vm]]\nname = \"v{vm}\"\ninterface = \"prm\"\n{period}\ntasks = [{{ c = \"4.25ms\", t = \"50ms\" }}]\n"
-                )
-            })
-            .collect();
-        format!("enforce = \"deadline\"\n[host]\npcpus = 2\nscheduler = \"pedf\"\n{vms}")
+        let vm = |number: usize| {
+            let tasks = "tasks = [{ c = \"4.25ms\", t = \"50ms\" }]";
+            format!("[[vm]]\nname = \"v{number}\"\ninterface = \"prm\"\n{period}\n{tasks}\n")
+        };
+        let vms: Vec<String> = (0..vms).map(vm).collect();
+        let vms = vms.concat();
+        format!("[host]\npcpus = 2\nscheduler = \"pedf\"\nenforce = \"deadline\"\n{vms}")
     };
     assert!(toml(&text(16, "period = \"10ms\"")).unwrap().feasible);
     assert!(toml(&text(16, "")).unwrap().feasible);

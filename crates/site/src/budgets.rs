@@ -274,9 +274,10 @@ fn put_planned(profile: &mut Profile, plan: &Report, differences: &mut Vec<Strin
                 rank,
             };
             rank += 1;
-            vm_of(profile, &vm.name)
-                .budgets
-                .insert(number as u32, budget);
+            let interface = vm.interface.as_ref();
+            let own = vm_of(profile, &vm.name);
+            own.begins_with_request = interface.is_some_and(|it| it.deadline.is_some());
+            own.budgets.insert(number as u32, budget);
         }
     }
 }
@@ -418,6 +419,8 @@ mod tests {
         let budget = profile.vms[0].budgets[&0];
         assert!(budget.runtime_ns >= 2_000_000, "{budget:?}");
         assert!(budget.deadline_ns <= 5_000_000, "{budget:?}");
+        assert!(profile.vms[0].begins_with_request);
+        assert!(!planned(FILE).0.vms[0].begins_with_request);
     }
 
     /// What the plan has counted is what threads get, where it has a CPU for them.

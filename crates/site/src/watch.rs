@@ -53,11 +53,13 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
         told,
         checker: Checker::new(directory),
     };
+    // Rule: hear of all that concerns a profile before the look at the host, so that each thread is found by one or the other.
+    let mut concern = Concern::of(&watch.site.parsed.profile);
+    events.hear(&concern);
     // A file that is wrong from the start is the caller's to mend; later on the last good one counts. What this host does
     // not have yet, as a card at boot, may come.
     watch.first();
     told.ready();
-    let mut concern = Concern::of(&watch.site.parsed.profile);
     let mut reading = Reading::default();
     let mut pace = Pace::new(Instant::now());
     loop {
@@ -72,11 +74,13 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
         }
         if happened.contains(&Event::Reload) && watch.reload() {
             concern.follow(&watch.site.parsed.profile);
+            events.hear(&concern);
         }
         reading.is_wanted |= happened.contains(&Event::VmUnknown);
         if reading.finds_new(|| watch.site.reread_drop_ins(source)) {
             watch.forget_bounds();
             concern.follow(&watch.site.parsed.profile);
+            events.hear(&concern);
             pace.note(Event::VmCreated, Instant::now());
         }
         watch.check();
@@ -89,6 +93,7 @@ pub fn run(source: &Source, control: &Control, told: &dyn Told) -> Result<()> {
             }
             if watch.reread() {
                 concern.follow(&watch.site.parsed.profile);
+                events.hear(&concern);
             }
             watch.look();
             if let Some(next) = watch.site.next_try() {

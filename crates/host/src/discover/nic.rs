@@ -324,6 +324,7 @@ mod tests {
             irq,
             thread,
             deferral: None,
+            threaded: None,
         };
         let tids = |found: &[ThreadId]| found.iter().map(|it| it.tid).collect::<Vec<_>>();
         let (named, by_irq) = napi_threads(&threads, &[], "eth0");

@@ -13,7 +13,9 @@ use crate::error::{HostError, at};
 use crate::parse;
 use crate::profile::{Class, NicProfile, ThreadPriority};
 use crate::settings::links::Napi;
-use crate::settings::{ChangeOf, File, Form, IrqAffinity, Machine, NapiDeferral, SettingKind};
+use crate::settings::{
+    ChangeOf, File, Form, IrqAffinity, Machine, NapiDeferral, NapiThreading, SettingKind,
+};
 
 /// A card's interrupts, NAPI threads and queues.
 pub(super) fn plan_card(
@@ -52,10 +54,12 @@ pub(super) fn plan_card(
     if profile.class.irq.is_some() {
         warn_of_shared_interrupts(nic, wanted);
     }
+    let napis = machine.links.napis(name).unwrap_or_default();
+    let threading = Threading::of(profile, nic, &napis);
     let threaded = if profile.leave_napi {
         !nic.napi_threads.is_empty()
     } else {
-        let threaded = profile.class.threaded_napi.unwrap_or(!has_irq_threads);
+        let threaded = threading.is_wanted(&profile.class);
         let has_to = !profile.is_other && !is_virtual;
         threaded_napi(machine, profile, (threaded, has_to), &mut wanted.steps)?;
         threaded
@@ -69,7 +73,7 @@ pub(super) fn plan_card(
         ));
     }
     let queues = queues::of(nic);
-    refuse_unknown_queues(profile, nic, &queues, threaded)?;
+    refuse_unknown_queues(profile, nic, &queues, threaded && !threading.by_queue)?;
     let class_of_irq = |irq: u32| {
         let queue = queues.iter().find(|(_, queue)| queue.irqs.contains(&irq));
         queue
@@ -98,19 +102,25 @@ pub(super) fn plan_card(
     if !profile.is_other {
         no_packet_steering(machine, profile, &mut wanted.steps);
         let is_ranked = |napi: &Napi| is_ranked(napi.irq.map_or(&profile.class, class_of_irq));
-        no_deferral(machine, profile, is_ranked, &mut wanted.steps);
+        no_deferral(machine, (profile, &napis), is_ranked, &mut wanted.steps);
     }
-    if !threaded {
+    let mut has_napi_threads = threaded;
+    if threading.by_queue && !profile.leave_napi {
+        let of_queue = |napi: &Napi| Some(threading.is_wanted(class_of_irq(napi.irq?)));
+        has_napi_threads |= napis.iter().any(|napi| of_queue(napi) == Some(true));
+        let steps = threads_by_queue(machine, name, &napis, (threaded, of_queue));
+        wanted.steps.extend(steps);
+    }
+    if !has_napi_threads {
         return Ok(());
     }
-    plan_napi_threads(machine, profile, nic, &queues, wanted)
+    plan_napi_threads(machine, (profile, nic), (&queues, &threading), wanted)
 }
 
 fn plan_napi_threads(
     machine: &Machine,
-    profile: &NicProfile,
-    nic: &Nic,
-    queues: &BTreeMap<u32, Queue>,
+    (profile, nic): (&NicProfile, &Nic),
+    (queues, threading): (&BTreeMap<u32, Queue>, &Threading),
     wanted: &mut Wanted,
 ) -> Result<(), HostError> {
     let name = &profile.name;
@@ -128,6 +138,10 @@ fn plan_napi_threads(
         let class = queue
             .and_then(|(number, _)| profile.queues.get(number))
             .unwrap_or(&profile.class);
+        // Its thread ends.
+        if threading.by_queue && queue.is_some() && !threading.is_wanted(class) {
+            continue;
+        }
         if let Some(priority) = class.napi {
             let why = format!(
                 "so that {name} is polled with the rank of class \"{}\"",
@@ -144,7 +158,51 @@ fn plan_napi_threads(
     Ok(())
 }
 
-/// `threaded` is the whole device's before Linux 6.17.
+/// Which queues of a card are polled in threads.
+struct Threading {
+    has_irq_threads: bool,
+    /// Some queues have a class of their own, and the kernel threads each NAPI by itself (Linux 6.17).
+    by_queue: bool,
+}
+
+impl Threading {
+    fn of(profile: &NicProfile, nic: &Nic, napis: &[Napi]) -> Self {
+        let is_told = |napi: &Napi| napi.irq.is_some() && napi.threaded.is_some();
+        Self {
+            has_irq_threads: !nic.irq_threads.is_empty(),
+            by_queue: !profile.queues.is_empty() && napis.iter().any(is_told),
+        }
+    }
+
+    /// Rule: where no interrupt has a thread, NAPIs have one. Where each may have its own way, those without a rank stay as they are:
+    /// a thread per poll costs the other queues' traffic.
+    fn is_wanted(&self, class: &Class) -> bool {
+        let by_itself = !self.has_irq_threads && (!self.by_queue || is_ranked(class));
+        class.threaded_napi.unwrap_or(by_itself)
+    }
+}
+
+/// Steps for NAPIs that are not to be polled as their device is.
+fn threads_by_queue(
+    machine: &Machine,
+    name: &str,
+    napis: &[Napi],
+    (threaded, of_queue): (bool, impl Fn(&Napi) -> Option<bool>),
+) -> Vec<Step> {
+    let differs = napis.iter().filter_map(|napi| {
+        let on = of_queue(napi).filter(|on| *on != threaded)?;
+        let why = if on {
+            "so that this queue is polled in a thread of its own, off the shared poll list"
+        } else {
+            "so that polls of this queue cost no switch to a thread"
+        };
+        let change = NapiThreading::switched(machine, name, napi, on)?;
+        Some(Step::required(change, why))
+    });
+    differs.collect()
+}
+
+/// `threaded` of a device is that of all its NAPIs.
 fn threaded_napi(
     machine: &Machine,
     profile: &NicProfile,
@@ -206,13 +264,12 @@ fn is_ranked(class: &Class) -> bool {
 /// (`napi_complete_done()`).
 fn no_deferral(
     machine: &Machine,
-    profile: &NicProfile,
+    (profile, napis): (&NicProfile, &[Napi]),
     is_ranked_napi: impl Fn(&Napi) -> bool,
     steps: &mut Vec<Step>,
 ) {
     let name = &profile.name;
     let why = "so that none of its packets waits for a timer";
-    let napis = machine.links.napis(name).unwrap_or_default();
     if napis.iter().any(|napi| napi.deferral.is_some()) {
         let ranked = napis.iter().filter(|napi| is_ranked_napi(napi));
         let changes = ranked.filter_map(|napi| NapiDeferral::none(machine, name, napi));

@@ -91,6 +91,7 @@ pub(super) fn plan_vm(
         let steps = budget::steps(machine, thread, budget, budget::OF_PLAN, &profile.place)?;
         wanted.steps.extend(steps);
     }
+    lacks.extend(begun_by_timers(running));
     if let Some(priority) = class.vcpu {
         if profile.rt_vcpus.is_empty() && vm.vcpu_count == 1 && profile.budgets.is_empty() {
             lacks.push(format!(
@@ -230,4 +231,18 @@ fn tap_qdisc(
     let why = "so that a preempted sender does not strand the VM's packets";
     wanted.steps.push(Step::required(change, why));
     Ok(())
+}
+
+/// A guest's timers wake its only VCPU.
+fn begun_by_timers(running: &Running<'_>) -> Option<String> {
+    let Running { profile, vm, .. } = running;
+    let is_alone = vm.vcpu_count == 1 && !vm.is_container;
+    (profile.begins_with_request && is_alone).then(|| {
+        format!(
+            "VM {} has one VCPU, and its budget is planned to begin with each request. The guest's timers begin it, too, so a \
+             request may find it used up and wait a period. Write interface = \"prm\" in its [[vm]]: that budget holds whatever \
+             wakes the VCPU",
+            vm.pid
+        )
+    })
 }

@@ -85,6 +85,9 @@ pub struct VmProfile {
     /// Budgets by VCPU; these get no priority of the class.
     #[serde(default)]
     pub budgets: BTreeMap<u32, VcpuBudget>,
+    /// Whether the plan counts on budgets that begin with a request: nothing else may wake those VCPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins_with_request: bool,
     /// Its class.
     pub class: Class,
     /// Its interfaces with a class of their own.

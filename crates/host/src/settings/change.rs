@@ -14,7 +14,8 @@ use super::files::{File, IrqAffinity};
 use super::functions::{Functions, OwnFunction, XdpAddress, XdpBudget, XdpProgram};
 use super::kind::{AnyChange, ChangeOf, Entries, Reading, SettingKind};
 use super::links::{
-    BroadcastCutoff, FlowRuleAt, FlowSteering, NapiDeferral, RootQdisc, RxFrames, TapSendBuffer,
+    BroadcastCutoff, FlowRuleAt, FlowSteering, NapiDeferral, NapiThreading, RootQdisc, RxFrames,
+    TapSendBuffer,
 };
 use super::machine::Machine;
 use super::threads::{ThreadAffinity, ThreadPolicy};
@@ -139,6 +140,7 @@ kinds!(
     TapSendBuffer,
     BroadcastCutoff,
     NapiDeferral,
+    NapiThreading,
     EarlyDemux,
     Functions,
     OwnFunction,

@@ -38,8 +38,8 @@ pub use functions::{
 };
 pub use kind::{ChangeOf, Entries, Reading, SettingKind};
 pub use links::{
-    BroadcastCutoff, FlowPlace, FlowRuleAt, FlowSteering, NapiDeferral, RootQdisc, RxFrames,
-    TapSendBuffer,
+    BroadcastCutoff, FlowPlace, FlowRuleAt, FlowSteering, NapiDeferral, NapiThreading, RootQdisc,
+    RxFrames, TapSendBuffer,
 };
 pub use machine::{Machine, Namespaces, Thread, ThreadId};
 pub use threads::{ThreadAffinity, ThreadPolicy};

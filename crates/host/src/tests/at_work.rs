@@ -107,3 +107,27 @@ fn a_single_vcpu_is_told_of_a_vm_at_work_alone() {
         assert_eq!(told, is_at_work, "{what}: {said:?}");
     }
 }
+
+/// The plan's note asks for another VCPU; where there is none, a machine sees it.
+#[test]
+fn a_budget_that_a_guests_timers_begin_is_told() {
+    let said = |vcpus: usize, begins_with_request: bool| {
+        let host = host();
+        if vcpus == 1 {
+            host.edit(|state| state.links.remove("/proc/100/fd/21"));
+        }
+        let mut budgeted = profile(FILE);
+        let budget = VcpuBudget {
+            runtime_ns: 4_000_000,
+            deadline_ns: 10_000_000,
+            period_ns: 10_000_000,
+            ..VcpuBudget::default()
+        };
+        budgeted.vms[0].budgets.insert(0, budget);
+        budgeted.vms[0].begins_with_request = begins_with_request;
+        let said = warnings(&host, &budgeted);
+        said.iter().any(|it| it.contains("interface = \"prm\""))
+    };
+    assert!(said(1, true));
+    assert!(!said(1, false) && !said(2, true));
+}

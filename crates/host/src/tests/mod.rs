@@ -14,6 +14,7 @@ mod interfaces;
 mod journal;
 mod macvtaps;
 mod methods;
+mod napi;
 mod net;
 mod net_batch;
 mod net_demux;

@@ -11,7 +11,7 @@ use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
 use crate::method::Method;
 use crate::parse::{PF_KTHREAD, PF_USER_WORKER};
 use crate::profile::{Profile, file};
-use crate::settings::links::{Deferral, FlowMatch, FlowRule, LinkMatch, Napi};
+use crate::settings::links::{FlowMatch, FlowRule, LinkMatch};
 use crate::settings::threads::{RESET_ON_FORK, Scheduling};
 use crate::undone::Undone;
 
@@ -315,53 +315,6 @@ fn a_ranked_cards_packets_stay_in_the_context_that_polls_them() {
     assert_eq!(state.files[&normal], before.files[&normal]);
     control.undo_profile().unwrap();
     assert_eq!(kept(host.state()), kept(before));
-}
-
-/// Before Linux 6.13 by the device's files, since then by NAPI.
-#[test]
-fn a_ranked_cards_packets_wait_for_no_timer() {
-    let deferred = Deferral {
-        empty_polls: 2,
-        timeout_ns: 20_000,
-    };
-    for has_one_per_napi in [false, true] {
-        let (host, directory) = (host(), directory());
-        let file = |card: &str, slot: u32, name: &str| {
-            format!("/sys/devices/pci0000:00/0000:00:{slot:02}.0/net/{card}/{name}")
-        };
-        for (card, irq) in [("rt0", 30), ("bulk0", 34)] {
-            host.writable_file(&file(card, irq, "napi_defer_hard_irqs"), "2\n");
-            host.writable_file(&file(card, irq, "gro_flush_timeout"), "20000\n");
-            let napi = |queue: u32| Napi {
-                id: 100 * irq + queue,
-                irq: Some(irq + queue),
-                thread: None,
-                deferral: has_one_per_napi.then_some(deferred),
-            };
-            host.edit(|state| state.napis.insert(card.into(), vec![napi(0), napi(1)]));
-        }
-        let before = host.state();
-        let control = control(&host, &directory);
-        control.apply_profile(&profile(FILE)).unwrap();
-        let state = host.state();
-        let deferrals =
-            |card: &str| -> Vec<_> { state.napis[card].iter().map(|napi| napi.deferral).collect() };
-        let by_file = &state.files[&file("rt0", 30, "gro_flush_timeout")];
-        if has_one_per_napi {
-            // The other queue is of a class without a rank.
-            let expected = [Some(Deferral::default()), Some(deferred)];
-            assert_eq!(deferrals("rt0"), expected);
-            assert_eq!(by_file, "20000\n");
-        } else {
-            assert_eq!(by_file, "0\n");
-            assert_eq!(state.files[&file("rt0", 30, "napi_defer_hard_irqs")], "0\n");
-        }
-        assert_eq!(state.napis["bulk0"], before.napis["bulk0"]);
-        let of_other = file("bulk0", 34, "gro_flush_timeout");
-        assert_eq!(state.files[&of_other], before.files[&of_other]);
-        control.undo_profile().unwrap();
-        assert_eq!(kept(host.state()), kept(before));
-    }
 }
 
 /// What came by no NAPI of its own waits in a CPU's backlog, for ksoftirqd or, since Linux 6.10, for a thread of PREEMPT_RT.

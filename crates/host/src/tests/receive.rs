@@ -47,6 +47,7 @@ fn the_threads_of_a_vms_function_are_its_own_and_those_of_a_shared_card_nobodys(
         irq: Some(2340),
         thread: Some(70),
         deferral: None,
+        threaded: None,
     };
     host.edit(|state| state.napis.insert("bulk0v0".into(), vec![napi]));
     for (tid, ns) in [(2340, 100), (70, 2000)] {
@@ -254,6 +255,7 @@ fn a_packets_cost_is_that_of_the_threads_that_received_it() {
         irq: Some(2340),
         thread: Some(70),
         deferral: None,
+        threaded: None,
     };
     host.thread(70, 70, "napi/other-1", PF_KTHREAD);
     host.edit(|state| state.napis.insert("bulk0v0".into(), vec![napi]));

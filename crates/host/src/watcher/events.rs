@@ -97,9 +97,19 @@ impl Events {
         })
     }
 
+    /// Hears from here on of programs and of all names if somebody is concerned by them: a host has many. Those that begin before
+    /// are not told of, so look at the host after this.
+    pub fn hear(&mut self, concern: &Concern) {
+        let wants = concern.wants();
+        if let Some(names) = self.names.as_ref().filter(|_| wants != self.hears) {
+            // Where the kernel refuses it, the look after 30 s finds what has begun.
+            let _ = connector::hear(names, wants);
+            self.hears = wants;
+        }
+    }
+
     /// Waits for events until a time-out; none that concerns happened if the answer is empty.
     pub fn wait(&mut self, timeout: Duration, concern: &mut Concern) -> io::Result<Vec<Event>> {
-        self.follow(concern);
         let rest = self.names_rest_until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         });
@@ -172,18 +182,6 @@ impl Events {
         events.sort_unstable();
         events.dedup();
         Ok(events)
-    }
-}
-
-impl Events {
-    /// Hears of programs and of all names as long as somebody is concerned by them: a host has many.
-    fn follow(&mut self, concern: &Concern) {
-        let wants = concern.wants();
-        if let Some(names) = self.names.as_ref().filter(|_| wants != self.hears) {
-            // Where the kernel refuses it, the look after 30 s finds what has begun.
-            let _ = connector::hear(names, wants);
-            self.hears = wants;
-        }
     }
 }
 
@@ -326,6 +324,45 @@ mod tests {
         }
         assert_eq!(of_uevent(b""), None);
         assert_eq!(of_uevent(b"\0\0\0=\0"), None);
+    }
+
+    /// The first look of a watch comes between the two.
+    #[test]
+    fn a_thread_that_begins_before_the_wait_is_heard_of() {
+        if let Err(error) = connector::listen() {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let paths = own.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        let Some(own) = paths.into_iter().find(|path| *path != "/") else {
+            eprintln!("skipped: this process is in no cgroup");
+            return;
+        };
+        let name = format!("heard-{}", std::process::id());
+        let profile = Profile {
+            vms: vec![VmProfile {
+                name: "pod".to_owned(),
+                cgroup: Some(own.to_owned()),
+                threads: Some(name.clone()),
+                ..VmProfile::default()
+            }],
+            ..Profile::default()
+        };
+        let mut concern = Concern::of(&profile);
+        let mut events = Events::open(|_| ()).unwrap();
+        events.hear(&concern);
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let named = std::thread::Builder::new().name(name);
+        let named = named.spawn(move || ends.recv()).unwrap();
+        let mut seen = Vec::new();
+        let begun = Instant::now();
+        while !seen.contains(&Event::Vcpu) && begun.elapsed() < PATIENCE {
+            seen.extend(events.wait(PATIENCE, &mut concern).unwrap());
+        }
+        drop(end);
+        assert!(named.join().unwrap().is_err());
+        assert!(seen.contains(&Event::Vcpu), "only {seen:?}");
     }
 
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -123,6 +123,28 @@ impl FakeState {
         }
     }
 
+    /// As the kernel does since Linux 6.17: each NAPI that is threaded has a thread, and no other.
+    pub(crate) fn thread_napis(&mut self, device: &str) {
+        for napi in self.napis.get_mut(device).into_iter().flatten() {
+            let tid = 50_000 + napi.id;
+            if napi.threaded.is_none_or(|it| it == 0) {
+                napi.thread = None;
+                self.threads.remove(&tid);
+                continue;
+            }
+            napi.thread = Some(tid);
+            self.threads.entry(tid).or_insert_with(|| FakeThread {
+                pid: tid,
+                comm: format!("napi/{device}-{}", napi.id),
+                parent: 2,
+                flags: PF_KTHREAD,
+                start_time: u64::from(tid) * 3,
+                scheduling: Scheduling::normal(),
+                cpus: self.online.clone(),
+            });
+        }
+    }
+
     /// As when a NIC goes down and up: its IRQ threads are new, with the kernel's priority.
     pub(crate) fn restart_irq_threads(&mut self, nics: &[String]) {
         let of_nics = |thread: &FakeThread| {
@@ -231,6 +253,19 @@ impl HostTree for FakeHost {
             }
             if let (Some(device), "1") = (path.strip_suffix("/threaded"), value) {
                 state.start_napi_threads(device);
+            }
+            if let (Some(device), Ok(threaded)) = (path.strip_suffix("/threaded"), value.parse()) {
+                let name = device.rsplit('/').next().unwrap_or(device).to_owned();
+                for napi in state.napis.get_mut(&name).into_iter().flatten() {
+                    napi.threaded = napi.threaded.and(Some(threaded));
+                }
+                if state
+                    .napis
+                    .get(&name)
+                    .is_some_and(|all| all.iter().any(|it| it.threaded.is_some()))
+                {
+                    state.thread_napis(&name);
+                }
             }
             let shown = state.files.get(&path).and_then(|old| chosen(old, value));
             let text = shown.unwrap_or_else(|| value.to_owned());

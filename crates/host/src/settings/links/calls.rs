@@ -114,6 +114,10 @@ pub struct Napi {
     /// How long its packets may wait; none before Linux 6.13, where that is a whole device's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferral: Option<Deferral>,
+    /// Whether a thread of its own polls it: 0 no, 1 yes, 2 yes and without sleep; none before Linux 6.17, where that is a whole
+    /// device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threaded: Option<u32>,
 }
 
 /// How long a device gathers received packets before it interrupts.
@@ -179,6 +183,8 @@ pub trait Links: Send + Sync {
     fn napis(&self, device: &str) -> io::Result<Vec<Napi>>;
     /// Sets how long the packets of a device's NAPI may wait. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.13.
     fn set_deferral(&self, device: &str, napi: u32, deferral: Deferral) -> io::Result<()>;
+    /// Switches the thread of a device's NAPI. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.17.
+    fn set_napi_threaded(&self, device: &str, napi: u32, threaded: u32) -> io::Result<()>;
     /// Whether a device's driver runs XDP programs, and redirects for them. `ENOENT` before Linux 6.3.
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool>;
     /// The host's sockets that have a port.

@@ -284,6 +284,18 @@ impl Links for FakeHost {
         })
     }
 
+    fn set_napi_threaded(&self, device: &str, napi: u32, threaded: u32) -> io::Result<()> {
+        self.mutate(|state| {
+            let napis = state.napis.get_mut(device).into_iter().flatten();
+            let mut found = napis.filter(|it| it.id == napi);
+            let found = found.next().ok_or_else(|| error(libc::ENOENT))?;
+            let own = found.threaded.as_mut();
+            *own.ok_or_else(|| error(libc::EOPNOTSUPP))? = threaded;
+            state.thread_napis(device);
+            Ok(())
+        })
+    }
+
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {
         Ok(self.lock().state.with_xdp.contains(device))
     }

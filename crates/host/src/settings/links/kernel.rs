@@ -118,6 +118,10 @@ impl Links for KernelLinks {
         netdev::set_deferral(device, napi, deferral)
     }
 
+    fn set_napi_threaded(&self, device: &str, napi: u32, threaded: u32) -> io::Result<()> {
+        netdev::set_threaded(device, napi, threaded)
+    }
+
     fn redirects_by_xdp(&self, device: &str) -> io::Result<bool> {
         netdev::redirects_by_xdp(device)
     }

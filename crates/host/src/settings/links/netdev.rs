@@ -1,5 +1,5 @@
 //! Network devices as the kernel knows them, by generic netlink: family `netdev`. Their NAPIs since Linux 6.8, whose packets may be
-//! told how long to wait since 6.13, and what they do for XDP since 6.3.
+//! told how long to wait since 6.13, and which have a thread since 6.17; and what they do for XDP since 6.3.
 
 use std::fs;
 use std::io;
@@ -33,6 +33,7 @@ const INTERRUPT: u16 = 3;
 const THREAD: u16 = 4;
 const EMPTY_POLLS: u16 = 5;
 const FLUSH_TIMEOUT: u16 = 6;
+const THREADED: u16 = 8;
 
 /// A request, or an answer: attributes as they are.
 #[derive(Debug)]
@@ -115,6 +116,7 @@ impl Attributes {
             irq: self.number(INTERRUPT),
             thread: self.number(THREAD),
             deferral: self.deferral(),
+            threaded: self.number(THREADED),
         })
     }
 }
@@ -133,18 +135,36 @@ pub(super) fn napis(device: &str) -> io::Result<Vec<Napi>> {
 
 /// Sets how long the packets of a device's NAPI may wait. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.13.
 pub(super) fn set_deferral(device: &str, napi: u32, deferral: Deferral) -> io::Result<()> {
-    // A number may be another device's by now: the driver made its NAPIs anew.
-    let of_device = napis(device)?;
-    let found = of_device.iter().find(|it| it.id == napi);
-    let found = found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
-    if found.deferral.is_none() {
-        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-    }
-    let all = vec![
+    must_tell(device, napi, |found| found.deferral.is_some())?;
+    set(vec![
         DefaultNla::new(ID, napi.to_ne_bytes().to_vec()),
         DefaultNla::new(EMPTY_POLLS, deferral.empty_polls.to_ne_bytes().to_vec()),
         DefaultNla::new(FLUSH_TIMEOUT, deferral.timeout_ns.to_ne_bytes().to_vec()),
-    ];
+    ])
+}
+
+/// Switches the thread of a device's NAPI. `ENOENT` without such a NAPI, `EOPNOTSUPP` before Linux 6.17.
+pub(super) fn set_threaded(device: &str, napi: u32, threaded: u32) -> io::Result<()> {
+    must_tell(device, napi, |found| found.threaded.is_some())?;
+    set(vec![
+        DefaultNla::new(ID, napi.to_ne_bytes().to_vec()),
+        DefaultNla::new(THREADED, threaded.to_ne_bytes().to_vec()),
+    ])
+}
+
+/// A number may be another device's by now: the driver made its NAPIs anew.
+fn must_tell(device: &str, napi: u32, tells: impl Fn(&Napi) -> bool) -> io::Result<()> {
+    let of_device = napis(device)?;
+    let found = of_device.iter().find(|it| it.id == napi);
+    let found = found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+    if tells(found) {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+}
+
+fn set(all: Vec<DefaultNla>) -> io::Result<()> {
     let command = NAPI_SET;
     let mut request = GenlMessage::from_payload(Attributes { command, all });
     request.set_resolved_family_id(family()?);
@@ -203,12 +223,14 @@ mod tests {
             number(ID, 8193),
             number(INTERRUPT, 30),
             number(THREAD, 77),
+            number(THREADED, 1),
         ]);
         let expected = Napi {
             id: 8193,
             irq: Some(30),
             thread: Some(77),
             deferral: None,
+            threaded: Some(1),
         };
         assert_eq!(whole.napi(), Some(expected));
         // The kernel writes a time in as few bytes as hold it.
