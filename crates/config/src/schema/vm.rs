@@ -88,7 +88,7 @@ table! {
         /// NAPI threads, where there are any
         napi: Option<ThreadPriority> = "78 (class only)",
         /// whether the card is polled in threads
-        threaded_napi: Option<bool> = "only where the kernel has no interrupt threads (class only)",
+        threaded_napi: Option<bool> = "only where the kernel has no interrupt threads; since Linux 6.17, where queues have classes, of ranked ones only (class only)",
         /// CPUs for interrupts, NAPI threads and vhost workers
         path_cpus: Option<Vec<usize>> = "as they are (class only)",
         /// vhost workers of the class's VMs, and servers of their sockets; a budget does not bound them

@@ -18,7 +18,8 @@ const CPU_TIME: &str =
 /// It is not there.
 pub(crate) fn vcpu(host: &EmulatedHost, name: &str) -> Result<u32> {
     let monitor = host.guest_pid(name)?;
-    let script = format!("grep -lx 'CPU 0/KVM' /proc/{monitor}/task/*/comm");
+    // QEMU's name, and that of `steadyvm up`.
+    let script = format!("grep -lxE 'CPU 0/KVM|vcpu0/.*' /proc/{monitor}/task/*/comm");
     let text = host.connection().text(&["sh", "-euc", &script])?;
     let thread = text.trim().split('/').nth(4).and_then(|it| it.parse().ok());
     thread.ok_or_else(|| Error::machine(format!("find the VCPU of {name}"), text))

@@ -442,3 +442,22 @@ fn a_ranked_interface_leaves_no_packet_to_a_timer() {
         inside(&host, "ip netns delete vt");
     }
 }
+
+/// Since Linux 6.17 each queue of a card may have a thread. A kernel without PREEMPT_RT has none for interrupts.
+#[test]
+#[ignore = "needs the lab: make lab-tests"]
+fn a_queue_is_polled_in_a_thread_where_its_class_has_a_rank() {
+    let host = shared::host(HostKernel::V7_3);
+    let queues = "queues = [{ queue = 1, class = \"rt\" }]\n";
+    let file = format!("[[nic]]\nname = \"rt\"\nclass = \"best-effort\"\n{queues}");
+    write(&host, "/run/queues.toml", &file);
+    inside(
+        &host,
+        "steadyvm status --snapshot > /run/before.json; steadyvm apply --strict /run/queues.toml",
+    );
+    assert_eq!(ranks(&host, "napi/rt-"), ["FF 78"]);
+    assert_eq!(inside(&host, "cat /sys/class/net/rt/threaded"), "0\n");
+    assert!(all_hold(&shown(&host)));
+    undo(&host);
+    assert_eq!(ranks(&host, "napi/rt-"), [] as [String; 0]);
+}
