@@ -449,8 +449,10 @@ fn a_ranked_interface_leaves_no_packet_to_a_timer() {
 fn a_queue_is_polled_in_a_thread_where_its_class_has_a_rank() {
     let host = shared::host(HostKernel::V7_3);
     let queues = "queues = [{ queue = 1, class = \"rt\" }]\n";
-    let file = format!("[[nic]]\nname = \"rt\"\nclass = \"best-effort\"\n{queues}");
+    let bulk = "[class.bulk]\nthreaded_napi = false\n";
+    let file = format!("{bulk}[[nic]]\nname = \"rt\"\nclass = \"bulk\"\n{queues}");
     write(&host, "/run/queues.toml", &file);
+    inside(&host, "ethtool -L rt combined 2");
     inside(
         &host,
         "steadyvm status --snapshot > /run/before.json; steadyvm apply --strict /run/queues.toml",
@@ -460,4 +462,5 @@ fn a_queue_is_polled_in_a_thread_where_its_class_has_a_rank() {
     assert!(all_hold(&shown(&host)));
     undo(&host);
     assert_eq!(ranks(&host, "napi/rt-"), [] as [String; 0]);
+    inside(&host, "ethtool -L rt combined 1");
 }
