@@ -26,7 +26,7 @@ mod taps;
 
 pub(crate) use broadcast_cutoff::of_card as cutoff_of_card;
 pub use broadcast_cutoff::{BroadcastCutoff, NOTHING_QUEUED};
-#[cfg(any(test, feature = "fake"))]
+#[cfg(test)]
 pub use calls::Deferral;
 pub use calls::{
     FlowMatch, FlowRule, FlowTable, LinkMatch, Links, Moderation, Napi, PortProtocol, PortSocket,
