@@ -5,7 +5,7 @@
 //! `RTMGRP_LINK`. Reading needs no rights beyond those of the network namespace. That a VCPU is about to be made, a
 //! thread's name says (`connector`), where this process may know. What concerns only others is left out (`concern`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -155,8 +155,8 @@ impl Events {
             && rest.is_zero()
             && let Some(names) = &self.names
         {
-            // Each process is looked at once.
-            let mut threads = BTreeMap::new();
+            // Each thread is looked at once: the last one of a process may be none that is named.
+            let mut threads = BTreeSet::new();
             let mut programs = BTreeSet::new();
             let hears = self.hears;
             drain(names, &mut events, |message| {
@@ -352,16 +352,28 @@ mod tests {
         let mut concern = Concern::of(&profile);
         let mut events = Events::open(|_| ()).unwrap();
         events.hear(&concern);
-        let (end, ends) = std::sync::mpsc::channel::<()>();
-        let named = std::thread::Builder::new().name(name);
-        let named = named.spawn(move || ends.recv()).unwrap();
+        // Both are told of at once, the one that is meant first.
+        let (begun, begins) = std::sync::mpsc::channel();
+        let threads = [name, "a stranger".to_owned()].map(|name| {
+            let begun = begun.clone();
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            let named = std::thread::Builder::new().name(name);
+            let named = named.spawn(move || {
+                begun.send(()).unwrap();
+                ends.recv()
+            });
+            begins.recv().unwrap();
+            (end, named.unwrap())
+        });
         let mut seen = Vec::new();
         let begun = Instant::now();
         while !seen.contains(&Event::Vcpu) && begun.elapsed() < PATIENCE {
             seen.extend(events.wait(PATIENCE, &mut concern).unwrap());
         }
-        drop(end);
-        assert!(named.join().unwrap().is_err());
+        for (end, named) in threads {
+            drop(end);
+            assert!(named.join().unwrap().is_err());
+        }
         assert!(seen.contains(&Event::Vcpu), "only {seen:?}");
     }
 
