@@ -47,6 +47,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Requests by which the service's execution time is measured, one at a time.
 const CALIBRATION_REQUESTS: u64 = 200;
+
 /// What the plan grants the service's VCPU, and promises for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {

@@ -105,7 +105,7 @@ pub(super) fn plan_card(
         no_deferral(machine, (profile, &napis), is_ranked, &mut wanted.steps);
     }
     let mut has_napi_threads = threaded;
-    if threading.by_queue && !profile.leave_napi {
+    if threading.by_queue {
         let of_queue = |napi: &Napi| Some(threading.is_wanted(class_of_irq(napi.irq?)));
         has_napi_threads |= napis.iter().any(|napi| of_queue(napi) == Some(true));
         let steps = threads_by_queue(machine, name, &napis, (threaded, of_queue));
@@ -170,12 +170,14 @@ impl Threading {
         let is_told = |napi: &Napi| napi.irq.is_some() && napi.threaded.is_some();
         Self {
             has_irq_threads: !nic.irq_threads.is_empty(),
-            by_queue: !profile.queues.is_empty() && napis.iter().any(is_told),
+            by_queue: !profile.leave_napi
+                && !profile.queues.is_empty()
+                && napis.iter().any(is_told),
         }
     }
 
-    /// Rule: where no interrupt has a thread, NAPIs have one. Where each may have its own way, those without a rank stay as they are:
-    /// a thread per poll costs the other queues' traffic.
+    /// Rule: where no interrupt has a thread, NAPIs have one. Where each may have its own way, those without a rank have none: a
+    /// thread per poll costs the other queues' traffic.
     fn is_wanted(&self, class: &Class) -> bool {
         let by_itself = !self.has_irq_threads && (!self.by_queue || is_ranked(class));
         class.threaded_napi.unwrap_or(by_itself)

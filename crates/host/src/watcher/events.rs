@@ -155,6 +155,7 @@ impl Events {
             && rest.is_zero()
             && let Some(names) = &self.names
         {
+            let begun = Instant::now();
             // Each thread is looked at once: the last one of a process may be none that is named.
             let mut threads = BTreeSet::new();
             let mut programs = BTreeSet::new();
@@ -169,7 +170,9 @@ impl Events {
             events.extend(is_vcpu.then_some(Event::Vcpu));
             events.extend(is_service.then_some(Event::Service));
             let is_meant = is_vcpu || is_service;
-            self.names_rest_until = (!is_meant).then(|| Instant::now() + NAMES_APART);
+            // A tenth of the time at most is for strangers, however many threads they name.
+            let rest = NAMES_APART.max(10 * begun.elapsed());
+            self.names_rest_until = (!is_meant).then(|| Instant::now() + rest);
         }
         if ready[3] && was_raised(&mut self.hang_up)? {
             events.push(Event::Reload);
