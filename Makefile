@@ -118,7 +118,7 @@ python-tests: ## Build the Python package and test it
 
 # The one program of lab tests; what follows chooses by name. A word chooses, or with --skip leaves out, the tests whose
 # names have it.
-TEST_LAB := cargo test --release --locked -p steadyvm-lab-program --no-fail-fast --test lab -- --ignored --test-threads=1
+TEST_LAB := cargo test --release --locked --no-fail-fast --test lab -- --ignored --test-threads=1
 # Subjects that need much, or kernels of their own: each group has its target below.
 SCHED := sched::
 PROGRAM := programs:: open_vswitch:: services:: inversion:: end_to_end:: peers:: stock_qemu::
@@ -131,15 +131,17 @@ BY_HAND := $(SCHED) $(FUNCTION) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython::
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \
   hosts::a_short_comparison hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host budgets::the_newest_kernel
 
-.PHONY: lab-tests
-lab-tests: build ## Tests in the emulated host, but for whole experiments and what is by hand
-	tools/check-size $(dir $(STEADYVM_LAB))steadyvm
+.PHONY: prepare
+prepare: build ## Build what the lab boots: kernels, user space, the emulator; once, up to 20 minutes
 	$(AS_ROOT) $(STEADYVM_LAB) prepare
+
+.PHONY: lab-tests
+lab-tests: prepare ## Tests in the emulated host, but for whole experiments and what is by hand
+	tools/check-size $(dir $(STEADYVM_LAB))steadyvm
 	$(TEST_LAB) $(addprefix --skip ,$(EXPERIMENTS) $(BY_HAND))
 
 .PHONY: experiment-tests
-experiment-tests: build ## Whole experiments in the emulated host, as short as they can be
-	$(AS_ROOT) $(STEADYVM_LAB) prepare
+experiment-tests: prepare ## Whole experiments in the emulated host, as short as they can be
 	$(TEST_LAB) $(EXPERIMENTS)
 
 # Subjects that are by hand are left out unless FILTER names them: sched::, or sched::a_vcpu.

@@ -12,7 +12,7 @@ use steadyvm_lab::agent::{Connection, Process, Status};
 use steadyvm_lab::emulator::{Machine, Monitor};
 use steadyvm_lab::host::{BULK, EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
-use steadyvm_lab::progress::{self, Observer};
+use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Guest, Result};
 use steadyvm_load::netrt::{ClientOptions, ClientRun, End, Intervals};
 
@@ -33,8 +33,9 @@ const WARMUP: u64 = 5;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Putting a file in force for all VMs takes this long at most, and calibrating the host.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Requests by which the work of one is measured.
+/// Requests by which the work of one is measured, after some that warm the guest.
 const WORK_REQUESTS: u64 = 100;
+const WORK_WARMUP: u64 = 20;
 const PATH: &str = "/run/steadyvm.toml";
 /// The most VMs that a plan is asked about.
 const MOST_PLANNED: usize = 128;
@@ -68,7 +69,7 @@ pub struct DensityStation {
 station!(DensityStation);
 
 impl DensityStation {
-    /// Boots the host with all guests, puts the row in force and stops the host's clock.
+    /// Boots the host with all guests, puts ranks in force and stops the host's clock.
     pub fn boot(
         laboratory: &Laboratory,
         row: Row,
@@ -96,17 +97,8 @@ impl DensityStation {
             connection: bulk.connection().clone(),
             address: of_bulk,
         };
-        let admitted = match row.kept {
-            Kept::Budgets => Some(admitted(&host, observer)?),
-            Kept::Stock | Kept::Ranks => None,
-        };
-        if row.kept != Kept::Stock {
-            // Where the plan admits fewer, the others have ranks alone.
-            let services = admitted.map(|it| Services {
-                vms: it.vms.min(VMS),
-                ..it
-            });
-            run_with_file(&host, &file::text(VMS, services), "steadyvm apply --strict")?;
+        if row.kept == Kept::Ranks {
+            run_with_file(&host, &file::text(VMS, None), "steadyvm apply --strict")?;
         }
         let monitor_mib = monitor_mib(&host)?;
         host.pause()?;
@@ -118,12 +110,13 @@ impl DensityStation {
             guests,
             _services: services,
             monitor_mib,
-            admitted,
+            admitted: None,
             broken: false,
         })
     }
 
-    /// Lets the host run for one condition, with so many counted requests per VM that is asked.
+    /// Lets the host run for one condition, with so many counted requests per VM that is asked. Budgets are in force from the
+    /// first on.
     pub fn measure(&mut self, asking: Asking, seed: u64, requests: u64) -> Result<Sample> {
         let measured = self.resume_and_measure(asking, seed, requests);
         let names: Vec<String> = (0..VMS).map(file::name).collect();
@@ -135,6 +128,9 @@ impl DensityStation {
 
     fn resume_and_measure(&mut self, asking: Asking, seed: u64, requests: u64) -> Result<Sample> {
         self.host.resume()?;
+        if self.row.kept == Kept::Budgets && self.admitted.is_none() {
+            self.admitted = Some(budgets_in_force(&self.host)?);
+        }
         let longest_s = (WARMUP + requests) as f64 * INTERVALS.longest.as_secs_f64();
         let bulk = Bulk {
             mbit_per_s: None,
@@ -222,11 +218,24 @@ fn try_with_file(host: &EmulatedHost, text: &str, command: &str) -> Result<(Stat
     Ok((finished.status, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The most VMs of this kind that a plan accepts on the host, with the work and the host's costs as they are measured here. What
-/// one accepts, it accepts with a VM less.
-fn admitted(host: &EmulatedHost, observer: &dyn Observer) -> Result<Services> {
-    progress::task(observer, "calibrate the host", || calibrate(host))?;
-    let work_us = work_us(host)?;
+/// Measures the host's costs and a request's work, plans with them and puts the plan in force. While hosts boot, several share the
+/// machine, and each has one CPU of it: what is measured then is no cost of this one.
+fn budgets_in_force(host: &EmulatedHost) -> Result<Services> {
+    calibrate(host)?;
+    let admitted = admitted(host, work_us(host)?)?;
+    // Where the plan admits fewer, the others have ranks alone.
+    let services = Services {
+        vms: admitted.vms.min(VMS),
+        ..admitted
+    };
+    let text = file::text(VMS, Some(services));
+    run_with_file(host, &text, "steadyvm apply --strict")?;
+    Ok(admitted)
+}
+
+/// The most VMs of this kind that a plan accepts on the host, with this work for a request. What one accepts, it accepts with a
+/// VM less.
+fn admitted(host: &EmulatedHost, work_us: u64) -> Result<Services> {
     let accepts = |vms: usize| -> Result<bool> {
         let text = file::text(vms, Some(Services { vms, work_us }));
         let (status, said) = try_with_file(host, &text, "steadyvm plan")?;
@@ -264,13 +273,18 @@ fn calibrate(host: &EmulatedHost) -> Result<()> {
 
 /// CPU time of its VCPU that a request to the first VM takes.
 fn work_us(host: &EmulatedHost) -> Result<u64> {
-    let vcpu = work::vcpu(host, &file::name(0))?;
-    work::planned_us(host.connection(), vcpu, WORK_REQUESTS, |seed| {
+    let request = |warmup, seed| {
         let options = ClientOptions {
-            warmup: 0,
+            warmup,
             ..client(0, seed, 1)
         };
         phase::ask(host.outside(), address(0), &options).map(drop)
+    };
+    // A guest's first requests fault its pages in.
+    request(WORK_WARMUP, 0)?;
+    let vcpu = work::vcpu(host, &file::name(0))?;
+    work::planned_us(host.connection(), vcpu, WORK_REQUESTS, |seed| {
+        request(0, seed)
     })
 }
 

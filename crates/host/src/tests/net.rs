@@ -2,18 +2,16 @@
 
 use std::fs;
 
-use super::crash::crashing;
 use super::scenario::{control, paper_host, paper_target};
 use crate::Blame;
 use crate::engine::State;
 use crate::error::HostError;
-use crate::fake::{FakeFlowSteering, FakeHost, FakeState, Fault};
+use crate::fake::{FakeFlowSteering, FakeHost, FakeState};
 use crate::method::Method;
 use crate::parse::{PF_KTHREAD, PF_USER_WORKER};
 use crate::profile::{Profile, file};
-use crate::settings::links::{FlowMatch, FlowRule, LinkMatch};
+use crate::settings::links::{FlowMatch, FlowRule};
 use crate::settings::threads::{RESET_ON_FORK, Scheduling};
-use crate::undone::Undone;
 
 pub(super) const FILE: &str = r#"
 [net]
@@ -573,103 +571,6 @@ fn method_rt_profile_puts_the_other_nics_below_the_rt_path() {
     assert_eq!(kept(host.state()), kept(before));
 }
 
-fn count_mutations(host: &FakeHost) -> usize {
-    let directory = directory();
-    let control = control(host, &directory);
-    let start = host.mutations();
-    control.apply_profile(&profile(FILE)).unwrap();
-    host.mutations() - start
-}
-
-#[test]
-fn undo_restores_after_a_crash_at_any_step() {
-    let steps = count_mutations(&host());
-    assert!(steps > 10);
-    for at in 0..steps {
-        for fault in [Fault::CrashBefore, Fault::CrashAfter] {
-            let (host, directory) = (host(), directory());
-            let before = host.state();
-            let control = control(&host, &directory);
-            host.fault_at(at, fault);
-            assert!(crashing(|| {
-                let _ = control.apply_profile(&profile(FILE));
-            }));
-            host.heal();
-            assert_eq!(control.show().unwrap().state, State::Incomplete);
-            // The next apply needs nobody to undo first.
-            if at % 2 == 0 {
-                control.apply_profile(&profile(FILE)).unwrap();
-                let shown = control.show().unwrap();
-                assert!(!shown.has_drifted(), "{shown:?}");
-            }
-            assert_eq!(control.undo_profile().unwrap().failed, [] as [String; 0]);
-            assert_eq!(
-                kept(host.state()),
-                kept(before),
-                "crashed at {at} ({fault:?})"
-            );
-        }
-    }
-}
-
-#[test]
-fn an_apply_after_a_crash_at_any_step_is_as_the_first() {
-    let whole = {
-        let (host, directory) = (host(), directory());
-        control(&host, &directory)
-            .apply_profile(&profile(FILE))
-            .unwrap();
-        kept(host.state())
-    };
-    for at in 0..count_mutations(&host()) {
-        let (host, directory) = (host(), directory());
-        let before = host.state();
-        let control = control(&host, &directory);
-        host.fault_at(at, Fault::CrashAfter);
-        assert!(crashing(|| {
-            let _ = control.apply_profile(&profile(FILE));
-        }));
-        host.heal();
-        control.apply_profile(&profile(FILE)).unwrap();
-        assert_eq!(kept(host.state()), whole, "crashed at {at}");
-        control.undo_profile().unwrap();
-        assert_eq!(kept(host.state()), kept(before), "crashed at {at}");
-    }
-}
-
-#[test]
-fn a_refusal_at_any_step_leaves_the_host_as_it_was() {
-    let mut mended = 0;
-    for at in 0..count_mutations(&host()) {
-        for fault in [
-            Fault::Refuse(libc::EPERM),
-            Fault::Refuse(libc::EBUSY),
-            Fault::Ignore,
-        ] {
-            let (host, directory) = (host(), directory());
-            let before = host.state();
-            let control = control(&host, &directory);
-            host.fault_at(at, fault);
-            match control.apply_profile(&profile(FILE)) {
-                // The decrease of a fair server: see crate::fair_server.
-                Ok(_) => {
-                    assert_eq!(fault, Fault::Refuse(libc::EBUSY), "at {at}");
-                    assert_eq!(control.show().unwrap().state, State::Applied, "at {at}");
-                    mended += 1;
-                    control.undo_profile().unwrap();
-                }
-                Err(HostError::RolledBack { undone, .. }) if undone.failed.is_empty() => {}
-                Err(error) => panic!("{error}"),
-            }
-            host.heal();
-            assert_eq!(kept(host.state()), kept(before), "{fault:?} at {at}");
-            assert_eq!(control.undo_profile().unwrap(), Undone::default());
-        }
-    }
-    // Five halvings of the period and their runtimes on each of two CPUs: the runtimes are decreases.
-    assert_eq!(mended, 2 * 5);
-}
-
 #[test]
 fn shorter_pieces_follow_longer_ones_and_undo_knows_the_first() {
     let (host, directory) = (host(), directory());
@@ -695,39 +596,6 @@ fn shorter_pieces_follow_longer_ones_and_undo_knows_the_first() {
 }
 
 #[test]
-fn a_failed_change_of_profile_leaves_the_one_before() {
-    let other = FILE
-        .replace("irq = 80", "irq = 90")
-        .replace("vhost = 75", "vhost = 77")
-        .replace("budget_time = \"4ms\"\n", "");
-    let mut failures = 0;
-    for at in 0.. {
-        let (host, directory) = (host(), directory());
-        let before = host.state();
-        let control = control(&host, &directory);
-        control.apply_profile(&profile(FILE)).unwrap();
-        let in_force = host.state();
-        host.fault_at(at, Fault::Refuse(libc::EPERM));
-        let outcome = control.apply_profile(&profile(&other));
-        host.heal();
-        if outcome.is_ok() {
-            break;
-        }
-        failures += 1;
-        assert_eq!(host.state(), in_force, "refused at {at}");
-        let shown = control.show().unwrap();
-        assert_eq!(
-            (shown.state, shown.profile),
-            (State::Applied, Some(profile(FILE)))
-        );
-        assert!(shown.settings.iter().all(|setting| setting.holds));
-        control.undo_profile().unwrap();
-        assert_eq!(kept(host.state()), kept(before));
-    }
-    assert_eq!(failures, 2);
-}
-
-#[test]
 fn a_journal_of_another_version_is_named_and_kept() {
     let (host, directory) = (host(), directory());
     let control = control(&host, &directory);
@@ -747,86 +615,4 @@ fn a_journal_of_another_version_is_named_and_kept() {
     );
     fs::write(&path, &text).unwrap();
     assert_eq!(control.undo().unwrap().restored, 7);
-}
-
-/// Sampled Values and a VLAN's priority come by a queue of their own, and the card is as before after undo.
-#[test]
-fn frames_are_steered_by_ethertype_vlan_and_priority() {
-    let (host, directory) = (host(), directory());
-    let before = host.state();
-    let control = control(&host, &directory);
-    let rules = "{ queue = 1, ethertype = \"0x88ba\" }, { queue = 0, vlan = 5, pcp = 4 }, { queue = 1, ethertype = 0x88b8, vlan = 0 }";
-    let text = FILE.replace("{ queue = 1, mac = \"52:54:00:00:00:09\" }", rules);
-    control.apply_profile(&profile(&text)).unwrap();
-    let rule = |queue, ethertype, vlan, pcp| {
-        let link = LinkMatch {
-            ethertype,
-            vlan,
-            pcp,
-        };
-        let matches = FlowMatch::Link(link);
-        Some(FlowRule { matches, queue })
-    };
-    let rules: Vec<_> = host.state().flow_steering["rt0"]
-        .rules
-        .values()
-        .copied()
-        .collect();
-    let expected = [
-        rule(1, Some(0x88ba), None, None),
-        rule(0, None, Some(5), Some(4)),
-        rule(1, Some(0x88b8), Some(0), None),
-    ];
-    assert_eq!(rules, expected);
-    let shown = control.show().unwrap();
-    let told = "EtherType 0x88ba to queue 1";
-    assert!(shown.settings.iter().any(|it| it.new == told && it.holds));
-    // The journal reads them back.
-    let mutations = host.mutations();
-    control.apply_profile(&profile(&text)).unwrap();
-    assert_eq!(host.mutations(), mutations);
-    control.undo().unwrap();
-    assert_eq!(kept(host.state()), kept(before));
-}
-
-/// A driver that sorts by addresses alone: its card is as before, and what is left is said.
-#[test]
-fn a_card_that_cannot_sort_by_ethertype_is_told_what_can() {
-    let text = "[class.c]\n[[nic]]\nname = \"rt0\"\nclass = \"rt\"\nsteer = [{ queue = 1, ethertype = \"0x88ba\" }]\n";
-    let mut told = 0;
-    for at in 0.. {
-        let (host, directory) = (host(), directory());
-        let before = host.state();
-        let control = control(&host, &directory);
-        host.fault_at(at, Fault::Refuse(libc::EOPNOTSUPP));
-        let report = control.apply_profile_each(&profile(text), &[]).unwrap();
-        told += report
-            .failed
-            .iter()
-            .filter(|failure| failure.error.contains("`frames` of [net.demux]"))
-            .count();
-        if report.failed.is_empty() && report.skipped.is_empty() {
-            break;
-        }
-        assert!(!host.state().flow_steering["rt0"].on || report.failed.is_empty());
-        host.heal();
-        control.undo().unwrap();
-        assert_eq!(kept(host.state()), kept(before));
-    }
-    assert_eq!(told, 1);
-}
-
-#[test]
-fn a_rule_of_two_kinds_or_of_none_is_refused_with_its_place() {
-    for rule in [
-        "{ queue = 1 }",
-        "{ queue = 1, mac = \"52:54:00:00:00:09\", vlan = 5 }",
-        "{ queue = 1, udp = 7, ethertype = \"0x88ba\" }",
-        "{ queue = 1, tcp = 7, pcp = 4 }",
-    ] {
-        let text = format!("[[nic]]\nname = \"rt0\"\nclass = \"rt\"\nsteer = [{rule}]\n");
-        let error = file::parse("steadyvm.toml", &text).unwrap_err().to_string();
-        assert!(error.contains("steadyvm.toml line 4"), "{error}");
-        assert!(error.contains("or by ethertype, vlan and pcp"), "{error}");
-    }
 }
