@@ -24,12 +24,22 @@ enum Row {
     OwnStack,
     /// In the host's.
     Outsourced,
+    /// The same, with requests of up to 1 MiB of payload.
+    OutsourcedLarge,
+    /// The same, in a namespace whose TCP buffers begin with what holds 1 MiB.
+    OutsourcedBuffers,
     /// In the host's, by QEMU and a server of the guest's sockets.
     OutsourcedQemu,
 }
 
 impl Row {
-    const ALL: [Self; 3] = [Self::OwnStack, Self::Outsourced, Self::OutsourcedQemu];
+    const ALL: [Self; 5] = [
+        Self::OwnStack,
+        Self::Outsourced,
+        Self::OutsourcedLarge,
+        Self::OutsourcedBuffers,
+        Self::OutsourcedQemu,
+    ];
 }
 
 impl fmt::Display for Row {
@@ -37,6 +47,8 @@ impl fmt::Display for Row {
         formatter.pad(match self {
             Self::OwnStack => "own stack",
             Self::Outsourced => "outsourced",
+            Self::OutsourcedLarge => "outsourced-large",
+            Self::OutsourcedBuffers => "outsourced-buffers",
             Self::OutsourcedQemu => "outsourced-qemu",
         })
     }
@@ -84,10 +96,12 @@ const QUESTION: Question = Question {
 pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
         name: NAME,
-        introduction: "Three guests in one emulated host take turns: one of steadyvm up with its own network stack, and two with \
-             outsourced sockets, of steadyvm up and of QEMU. A program in each sends requests to itself over 127.0.0.1. Nothing has a \
+        introduction: "Guests in one emulated host take turns: one of steadyvm up with its own network stack, and others with outsourced \
+             sockets, of steadyvm up and of QEMU. A program in each sends requests to itself over 127.0.0.1. Nothing has a \
              real-time priority.",
         reading: &[
+            "outsourced-large: a request has up to 1 MiB of payload (the module's request_kib; 64 KiB else). outsourced-buffers: the \
+             same, and TCP's buffers of the VM's namespace begin with 4 MiB.",
             "a new connection each: connect, one byte, its answer, close. one connection: 64 bytes and their answer. 400 \
              connections: the same on all of them in turn, whose server waits by epoll. 1 MiB each: that much and its answer.",
             "An outsourced socket's 127.0.0.1 is of the VM's network namespace on the host: each call of client and server leaves \
@@ -219,12 +233,12 @@ mod tests {
                 .collect()
         };
         let rounds = |row| (0..3).map(|round| cells(row, round)).collect();
-        let samples: Vec<Vec<Vec<Vec<u64>>>> = (0..3).map(rounds).collect();
+        let samples: Vec<Vec<Vec<Vec<u64>>>> = (0..Row::ALL.len() as u64).map(rounds).collect();
         let all = latencies(&samples);
-        assert_eq!(all.len(), 3 * SHAPES.len());
+        assert_eq!(all.len(), Row::ALL.len() * SHAPES.len());
         assert_eq!(all[1].row, "outsourced");
         assert_eq!(all[1].rounds, [[2000], [2100], [2200]]);
-        assert_eq!(all[11].rounds, [[3003], [3103], [3203]]);
+        assert_eq!(all[19].rounds, [[5003], [5103], [5203]]);
         let record = assemble(NAME, &all, BootstrapOptions::default());
         for (cell, _) in QUESTION.cells {
             assert!(

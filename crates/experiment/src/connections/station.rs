@@ -98,8 +98,36 @@ fn start(host: &EmulatedHost, row: Row, observer: &dyn Observer) -> Result<Guest
             host.start_guest(&machine, &[BULK], observer)
         }
         Row::Outsourced => outsourced(host, Monitor::Steadyvm, ("steadyvm", 1), observer),
+        Row::OutsourcedLarge => {
+            let guest = outsourced(host, Monitor::Steadyvm, ("large", 4), observer)?;
+            large_requests(&guest)?;
+            Ok(guest)
+        }
+        Row::OutsourcedBuffers => {
+            let name = "buffers";
+            let guest = outsourced(host, Monitor::Steadyvm, (name, 5), observer)?;
+            large_requests(&guest)?;
+            let namespace = namespace(name);
+            let words = ["ip", "netns", "exec", &namespace, "sh", "-euc", BUFFERS];
+            host.connection().run(&words)?;
+            Ok(guest)
+        }
         Row::OutsourcedQemu => outsourced(host, Monitor::Qemu, ("qemu", 3), observer),
     }
+}
+
+/// Least, first and most of a TCP socket's buffers. Half of the receive buffer is the window.
+const BUFFERS: &str =
+    "for which in wmem rmem; do echo 4096 4194304 8388608 > /proc/sys/net/ipv4/tcp_$which; done";
+
+/// The module's most, of later requests.
+fn large_requests(guest: &Guest) -> Result<()> {
+    let script = "echo 1024 > /sys/module/steadyvm_sockets/parameters/request_kib";
+    guest.connection().run(&["sh", "-euc", script]).map(drop)
+}
+
+fn namespace(name: &str) -> String {
+    format!("vm-{name}")
 }
 
 /// A guest whose sockets are in a network namespace of its own.
@@ -109,7 +137,7 @@ fn outsourced(
     (name, number): (&str, u8),
     observer: &dyn Observer,
 ) -> Result<Guest> {
-    let namespace = format!("vm-{name}");
+    let namespace = namespace(name);
     host.make_namespace(&namespace, RT, RT.address(number + 2))?;
     let machine = Machine {
         monitor,
