@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test's helper fails by panicking, as the test itself does
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 use steadyvm_bpf_build::stack::{Chain, MOST_BYTES, MOST_CALLS, chains};
 
 const HEAD: &str = r#"
@@ -16,22 +16,24 @@ const HEAD: &str = r#"
 
 /// The chains of a program.
 fn of(source: &str) -> Vec<Chain> {
-    let directory = tempfile::tempdir().unwrap();
-    let (text, object) = (directory.path().join("a.c"), directory.path().join("a.o"));
-    std::fs::write(&text, format!("{HEAD}{source}")).unwrap();
-    compile(&text, &object);
-    chains(&std::fs::read(object).unwrap()).unwrap()
+    chains(&compile(&format!("{HEAD}{source}"))).unwrap()
 }
 
-fn compile(text: &Path, object: &Path) {
-    let status = Command::new("clang")
+/// The object file.
+fn compile(source: &str) -> Vec<u8> {
+    let mut compiler = Command::new("clang")
         .args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-c"])
-        .arg(text)
-        .arg("-o")
-        .arg(object)
-        .status()
+        .args(["-x", "c", "-", "-o", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    assert!(status.success());
+    let mut input = compiler.stdin.take().unwrap();
+    input.write_all(source.as_bytes()).unwrap();
+    drop(input);
+    let compiled = compiler.wait_with_output().unwrap();
+    assert!(compiled.status.success());
+    compiled.stdout
 }
 
 /// Functions that each call the one before, and a program that calls the last; each has a frame of `bytes`.
