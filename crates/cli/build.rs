@@ -65,9 +65,14 @@ fn add(path: &Path, sources: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// What git says, if it is there and this is a repository.
+/// What git says, if it is there and this is a repository. It writes no index: a later one than this build means a build again.
 fn git(arguments: &[&str]) -> Option<String> {
-    let done = Command::new("git").args(arguments).output().ok()?;
+    let mut command = Command::new("git");
+    let done = command
+        .arg("--no-optional-locks")
+        .args(arguments)
+        .output()
+        .ok()?;
     let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();
     done.status.success().then_some(said)
 }

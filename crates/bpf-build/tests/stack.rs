@@ -31,9 +31,9 @@ fn compile(source: &str) -> Vec<u8> {
     let mut input = compiler.stdin.take().unwrap();
     input.write_all(source.as_bytes()).unwrap();
     drop(input);
-    let compiled = compiler.wait_with_output().unwrap();
-    assert!(compiled.status.success());
-    compiled.stdout
+    let output = compiler.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
 }
 
 /// Functions that each call the one before, and a program that calls the last; each has a frame of `bytes`.

@@ -42,7 +42,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     row("7.3", HostKernel::V7_3, How::Stock),
     row(
         "7.3-rt-tuned",
@@ -61,6 +61,11 @@ const ROWS: [Row; 8] = [
         "7.3-rt-function-budget",
         HostKernel::V7_3Rt,
         BOUNDED_FUNCTION,
+    ),
+    row(
+        "7.3-rt-function-budgets",
+        HostKernel::V7_3Rt,
+        How::BoundedNeighbour("function"),
     ),
     row("7.3-rt-xdp-budget", HostKernel::V7_3Rt, BOUNDED_XDP),
 ];
@@ -86,7 +91,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              7.3-rt has method preempt-rt. function: the card puts the real-time VM's packets into the queue of a virtual \
              function, which the host keeps. xdp: a program on the card hands them to the VM's tap. passthrough: the VM has a \
              function of the card itself. budget: the real-time VM's \
-             packets may cost the host 2 ms of each 10 ms; a packet counts 200 us in the program.",
+             packets may cost the host 2 ms of each 10 ms; a packet counts 200 us in the program. budgets: the neighbour's vhost \
+             workers have 2 ms of each 10 ms, too.",
             "Attacks from outside send 5,000 frames per second; the neighbour's are as fast as its two VCPUs go. Attempts/s: \
              what the attacker's kernel was asked for.",
             "p99/without and stream/without: over the same row without an attack, with a 95 % interval. The stream's rate is of \

@@ -26,7 +26,7 @@ enum Row {
     Outsourced,
     /// The same, with requests of up to 1 MiB of payload.
     OutsourcedLarge,
-    /// The same, in a namespace whose TCP buffers begin with what holds 1 MiB.
+    /// The same, in a namespace whose TCP buffers begin with 512 KiB each.
     OutsourcedBuffers,
     /// In the host's, by QEMU and a server of the guest's sockets.
     OutsourcedQemu,
@@ -101,7 +101,7 @@ pub const EXPERIMENT: Experiment = Experiment {
              real-time priority.",
         reading: &[
             "outsourced-large: a request has up to 1 MiB of payload (the module's request_kib; 64 KiB else). outsourced-buffers: the \
-             same, and TCP's buffers of the VM's namespace begin with 4 MiB.",
+             same, and TCP's buffers of the VM's namespace begin with 512 KiB.",
             "a new connection each: connect, one byte, its answer, close. one connection: 64 bytes and their answer. 400 \
              connections: the same on all of them in turn, whose server waits by epoll. 1 MiB each: that much and its answer.",
             "An outsourced socket's 127.0.0.1 is of the VM's network namespace on the host: each call of client and server leaves \

@@ -21,6 +21,8 @@ pub(crate) enum How {
     Way(&'static str),
     /// The same, and what the VM's packets may cost the host is bounded.
     BoundedWay(&'static str),
+    /// The same, and the vhost workers of the third VM are bounded.
+    BoundedNeighbour(&'static str),
     /// A way, and the shared card's threads have a rank below those of the VM in place of none.
     RankedCard(&'static str, Polls),
 }
@@ -44,6 +46,9 @@ pub(crate) const BOUNDED_XDP: How = How::BoundedWay("xdp");
 /// A fifth of a CPU. A packet on an emulated card costs a hundred times what it costs on a real one: 1,000 packets per second pass
 /// an XDP program.
 const RECEIVE: &str = "receive = { budget = \"2ms\", period = \"10ms\", packet = \"200us\" }\n";
+
+/// The third VM's workers have as much of a CPU as the real-time VM's packets.
+const NEIGHBOUR: &str = "[[vm]]\nname = \"attacker\"\nclass = \"best-effort\"\nreceive = { vhost_budget = \"2ms\", period = \"10ms\" }\n";
 
 /// The host's file where the real-time VM has a way of its own on the card.
 fn file(way: &str, receive: &str) -> String {
@@ -112,6 +117,7 @@ impl How {
             Self::Method(method) => host.put_in_force(method, RT, &receivers.named),
             Self::Way(way) => Self::shared(host, &file(way, "")),
             Self::BoundedWay(way) => Self::shared(host, &file(way, RECEIVE)),
+            Self::BoundedNeighbour(way) => Self::shared(host, &(file(way, RECEIVE) + NEIGHBOUR)),
             Self::RankedCard(way, polls) => {
                 Self::shared(host, &(class_of_card(polls) + &file(way, "")))
             }
@@ -143,6 +149,14 @@ pub(crate) fn apply_file(host: &EmulatedHost, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_files_are_steadyvms() {
+        for text in [file("function", RECEIVE), file("xdp", RECEIVE) + NEIGHBOUR] {
+            let profile = steadyvm_host::profile::file::parse("steadyvm.toml", &text).unwrap();
+            assert_eq!(profile.vms[0].name, "rt", "{text}");
+        }
+    }
 
     #[test]
     fn a_peer_has_the_guests_and_the_command_line_that_it_needs() {
