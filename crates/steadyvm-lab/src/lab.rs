@@ -41,10 +41,10 @@ pub struct RunArgs {
 /// Get everything that the lab boots, building what is missing.
 #[derive(Debug, clap::Args)]
 pub struct PrepareArgs {
-    /// Only what a host with this kernel needs [default: all kernels that methods need]. A
-    /// kernel image of your own needs what 6.12 does.
-    #[arg(long, value_parser = KernelParser)]
-    kernel: Option<HostKernel>,
+    /// Only what hosts with these kernels need, separated by commas [default: all kernels that
+    /// methods need]. A kernel image of your own needs what 6.12 does.
+    #[arg(long, value_name = "KERNELS", value_parser = KernelParser, value_delimiter = ',')]
+    kernel: Vec<HostKernel>,
 }
 
 /// A guest to run.
@@ -108,10 +108,12 @@ impl BootArgs {
 
 /// Runs the verb `prepare`.
 pub fn prepare(args: &PrepareArgs) -> Result<ExitCode> {
-    match args.kernel {
-        None => open_laboratory(&of_methods(), &Brought::default())?,
-        Some(kernel) => open_laboratory(&[kernel], &Brought::default())?,
+    let kernels = if args.kernel.is_empty() {
+        of_methods()
+    } else {
+        args.kernel.clone()
     };
+    open_laboratory(&kernels, &Brought::default())?;
     Ok(ExitCode::SUCCESS)
 }
 

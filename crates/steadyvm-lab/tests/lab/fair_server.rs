@@ -84,7 +84,7 @@ fn halve_pieces(host: &EmulatedHost) {
 /// kernel/patches/6.12/0010: without it the thread runs on for whole seconds once a pick has found
 /// that its piece is used up.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn a_piece_ends_where_it_is_used_up_while_another_thread_is_woken() {
     let host = boot(HostKernel::V6_12RtPatched);
     inside(

@@ -426,13 +426,10 @@ fn a_kernel_without_a_driver_for_the_image_says_so() {
 #[test]
 #[ignore = "needs the lab: make lab-tests"]
 fn the_real_time_kernels_have_what_other_work_needs() {
-    // Debian's 6.12 has no sched_ext; what `steadyvm sched ext` needs is in ours.
+    // Debian's 6.12 has no sched_ext.
     let kernels = [
         (HostKernel::V6_12Rt, None),
-        (
-            HostKernel::V6_12RtPatched,
-            Some("/sys/kernel/sched_ext/state"),
-        ),
+        (HostKernel::V7_3Rt, Some("/sys/kernel/sched_ext/state")),
     ];
     for (kernel, own) in kernels {
         let host = shared::host(kernel);
@@ -668,7 +665,7 @@ fn methods_hold_on_a_real_kernel_and_undo_restores_everything() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn methods_with_levels_hold_on_a_real_kernel_and_undo_restores_everything() {
     hold_and_are_undone(HostKernel::V6_12RtPatched, &["rt-poll-list", "rt-levels"]);
 }

@@ -225,7 +225,7 @@ fn send_fifty(host: &EmulatedHost, port: u16, level: usize) {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn packets_for_real_time_processes_wait_at_the_kernels_own_level() {
     let host = shared::host(HostKernel::V6_12RtPatched);
     let taken = || {

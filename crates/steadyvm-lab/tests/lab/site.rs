@@ -148,7 +148,7 @@ fn a_watch_keeps_a_file_in_force_while_vms_and_cards_come_and_go() {
 
 /// The host boots into another kernel, and the journal of before is still there.
 fn require_all_after_a_reboot(journal: &str) {
-    let host = shared::host(HostKernel::V6_12RtPatched);
+    let host = shared::host(HostKernel::V7_3Rt);
     write(&host, "/run/steadyvm.toml", &ranks("rt"));
     inside(&host, "steadyvm status --snapshot > /run/before.json");
     inside(&host, "install -d -m 700 /run/steadyvm /run/steadyvm/host");

@@ -106,7 +106,7 @@ fn longest(sections: &BTreeMap<usize, usize>) -> usize {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn the_batch_of_a_running_vms_tap_is_set_counted_and_undone_after_a_crash_too() {
     const LIMIT: Option<&str> = Some("16777216 bytes");
     let logs = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use steadyvm_lab::host::{BULK, RT};
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn devices_go_down_move_and_die_under_a_flood() {
     let host = Host::boot();
     host.start_netrt();
@@ -62,7 +62,7 @@ fn hear(receiver: &UdpSocket, count: usize, what: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn netconsole_says_everything_over_both_nics_under_a_flood() {
     const MESSAGES: usize = 1000;
     let host = Host::boot();
@@ -130,7 +130,7 @@ fn netconsole_says_everything_over_both_nics_under_a_flood() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn a_cpu_goes_and_comes_back_under_a_flood() {
     let host = Host::boot();
     host.start_netrt();

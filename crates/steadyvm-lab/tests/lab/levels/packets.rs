@@ -7,7 +7,7 @@ use steadyvm_lab::host::BULK;
 use steadyvm_lab::laboratory::HostKernel;
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn marked_packets_keep_their_order_while_their_interrupt_moves() {
     let host = Host::boot();
     store_marking_program(&host);
@@ -34,7 +34,7 @@ fn marked_packets_keep_their_order_while_their_interrupt_moves() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
     let host = Host::boot();
     host.start_netrt();
@@ -66,7 +66,7 @@ fn levels_change_while_traffic_flows_and_no_flow_is_reordered() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
     let host = Host::boot();
     // 16 packets of a stream are 23,220 bytes.
@@ -92,7 +92,7 @@ fn polls_of_a_short_quantum_merge_as_many_packets_as_full_ones() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() {
     let host = Host::boot();
     install(host.shared.connection(), "datagrams.c", "/run/datagrams");
@@ -128,7 +128,7 @@ fn prioritised_packets_have_a_backlog_of_their_own_and_a_namespace_has_no_say() 
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn an_xdp_program_says_the_level_of_each_packet() {
     let host = Host::boot();
     store_marking_program(&host);

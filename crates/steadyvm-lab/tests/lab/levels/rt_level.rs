@@ -9,7 +9,7 @@ use steadyvm_lab::laboratory::HostKernel;
 use steadyvm_load::netrt::Intervals;
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn wrong_settings_are_refused_and_change_nothing() {
     let host = Host::boot();
     let files = "/proc/sys/net/core/rtnet_* /sys/class/net/rt/rx_level";
@@ -59,7 +59,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
     let host = Host::boot();
     host.start_netrt();
@@ -94,7 +94,7 @@ fn the_rt_nic_is_polled_at_the_rt_level_only_while_it_is_on() {
 
 /// Its rank as a real-time thread is 0.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn an_interrupt_thread_of_sched_deadline_is_of_the_rt_level() {
     let host = Host::boot();
     host.start_netrt();
@@ -118,7 +118,7 @@ fn an_interrupt_thread_of_sched_deadline_is_of_the_rt_level() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
     let host = Host::boot();
     host.start_netrt();
@@ -135,7 +135,7 @@ fn a_computing_task_of_the_services_rank_does_not_stop_the_rt_nic() {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
     let host = Host::boot();
     host.start_netrt();
@@ -169,7 +169,7 @@ fn packets_that_the_rt_level_hands_on_do_not_wait_for_normal_threads() {
 
 /// What a VCPU that computes and a flood at the RT NIC leave to RCU, timers and the disk.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn a_minute_of_computing_and_flooding_at_rt_ranks_stalls_neither_rcu_nor_timers() {
     let host = Host::boot();
     host.start_netrt();
@@ -234,7 +234,7 @@ fn run_away_in_a_poll(host: &Host) {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make patched-tests"]
 fn a_poll_that_a_runaway_real_time_task_preempts_gets_its_share() {
     if kernel() == HostKernel::V6_12PatchedDebug {
         println!("no task preempts a poll without PREEMPT_RT: nothing to see");
