@@ -181,7 +181,7 @@ fn a_vm_gets_its_planned_budget_whatever_others_do_and_no_more() {
 
 /// The same plan by the `sched_ext` scheduler, which is one more setting of the journal.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make experiment-tests"]
 fn apply_has_sched_ext_keep_a_budget_and_undo_ends_it() {
     sched_ext_keeps_a_budget_on(HostKernel::V7_3Rt);
 }
@@ -255,7 +255,7 @@ fn sched_ext_keeps_a_budget_on(kernel: HostKernel) {
 
 /// The kernel's word (`SysRq-S` ends any scheduler), the watch's, and a loader that is stopped.
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make experiment-tests"]
 fn an_end_by_the_kernel_is_told_and_waited_after_and_a_stopped_loader_is_ended() {
     const ENABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = enabled ]; do :; done";
     const DISABLED: &str = "until [ $(cat /sys/kernel/sched_ext/state) = disabled ]; do :; done";
