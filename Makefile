@@ -129,11 +129,11 @@ FUNCTION := shared_card::a_function
 # What needs a kernel with our patches of 6.12, the papers' mechanism, or has our programs loaded there: it takes ten minutes to build.
 PATCHED := levels:: tap_batch:: fair_server::a_piece_ends hosts::methods_with_levels net::packets_for_real_time budgets::an_older_kernel
 BY_HAND := $(SCHED) $(PATCHED) $(FUNCTION) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
-# Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, and those that have
-# an emulated kernel verify the scheduler's programs.
+# Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, those that have an
+# emulated kernel verify the scheduler's programs, and ten guests at once.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \
   hosts::a_short_comparison hosts::a_round_whose_host_dies_is_dropped hosts::guests_have_timers_on_a_host budgets::an_end_by_the_kernel \
-  budgets::apply_has_sched_ext
+  budgets::apply_has_sched_ext many::
 
 .PHONY: prepare
 prepare: build ## Build what hosts with Debian's kernels boot, and the emulator; once, some five minutes

@@ -75,7 +75,7 @@ fn virtual_machines(lab: &Lab) -> usize {
 }
 
 #[test]
-#[ignore = "needs the lab: make lab-tests"]
+#[ignore = "needs the lab: make experiment-tests"]
 fn ten_guests_serve_at_once_and_one_that_is_killed_starts_again() {
     let place = tempfile::tempdir().unwrap();
     let logs = place.path();
