@@ -95,6 +95,9 @@ pub struct Machine {
     /// Whether an emulated host has an IOMMU.
     #[serde(default)]
     pub iommu: bool,
+    /// Whether it has a disk that it may write, `/dev/vdb`. An emulated host's keeps nothing. A guest's is its host's.
+    #[serde(default)]
+    pub scratch: bool,
     /// Where the first serial port's output goes.
     pub console: String,
     /// Network cards.
@@ -108,6 +111,11 @@ const KERNEL_WORDS: &str = "console=ttyS0 panic=-1 quiet loglevel=4 tsc=reliable
 
 /// The size of a huge page; libvirt's example has those of 1 GiB.
 pub(crate) const HUGE_PAGE_MIB: u32 = 2;
+
+/// The disk that a machine may write.
+pub const SCRATCH: &str = "/dev/vdb";
+/// An emulated host's is a disk of 64 MiB that keeps nothing, so it loads no disk of this machine. It takes 100 us per request.
+const SCRATCH_OF_HOST: &str = "if=virtio,format=raw,file.driver=null-co,file.size=64M,file.latency-ns=100000,file.read-zeroes=on";
 
 impl Machine {
     /// QEMU's arguments for an emulated host: igb cards, one on each root port of its own,
@@ -126,6 +134,9 @@ impl Machine {
             _ => "",
         };
         push(&mut arguments, "-M", format!("q35{chips}"));
+        if self.scratch {
+            push(&mut arguments, "-drive", SCRATCH_OF_HOST.into());
+        }
         if self.accelerator == Accelerator::Tcg {
             // The emulator's main loop serves timers and cards in one thread and polls a descriptor for
             // each queue at every turn. Without these, the CPU that notifies a disk serves it by itself.
@@ -170,6 +181,10 @@ impl Machine {
             push(&mut arguments, "-object", pages);
             // <locked/>
             push(&mut arguments, "-overcommit", "mem-lock=on".into());
+        }
+        if self.scratch {
+            let drive = format!("file={SCRATCH},format=raw,if=virtio");
+            push(&mut arguments, "-drive", drive);
         }
         for (index, card) in self.cards.iter().enumerate() {
             if let Some(function) = &card.function {

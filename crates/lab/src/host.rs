@@ -113,6 +113,8 @@ pub struct HostSpecification {
     pub devices_on_cpu: Option<usize>,
     /// Whether it has an IOMMU, which passing a device to a guest takes.
     pub iommu: bool,
+    /// Whether it has a disk that it and its guests may write.
+    pub scratch: bool,
     /// Its memory.
     pub memory_mib: u32,
 }
@@ -477,6 +479,7 @@ fn machine(specification: &HostSpecification, console: &Path) -> Machine {
         memory_mib: specification.memory_mib,
         real_time: false,
         iommu: specification.iommu,
+        scratch: specification.scratch,
         console: text(console),
         cards: NETWORKS.into_iter().map(card).collect(),
     }
@@ -622,6 +625,7 @@ mod tests {
             boot_on_cpu: None,
             devices_on_cpu: Some(0),
             iommu: false,
+            scratch: false,
             memory_mib: 2048,
         };
         let accelerator = |specification: &HostSpecification| {

@@ -255,6 +255,7 @@ impl Laboratory {
             boot_on_cpu: None,
             devices_on_cpu: None,
             iommu: false,
+            scratch: false,
             memory_mib: HOST_MEMORY_MIB,
         }
     }
@@ -283,6 +284,7 @@ pub fn guest(name: &str, number: u8, cpus: u32) -> Machine {
         memory_mib: GUEST_MEMORY_MIB,
         real_time: false,
         iommu: false,
+        scratch: false,
         console: format!("{}/{name}.console", crate::emulator::RUN_DIRECTORY),
         cards: vec![Card {
             tap: format!("tap-{name}"),

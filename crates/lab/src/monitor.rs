@@ -2,7 +2,7 @@
 
 use crate::agent::PORT;
 use crate::child::{self, Child};
-use crate::emulator::{Card, Machine, RUN_DIRECTORY, Sockets};
+use crate::emulator::{Card, Machine, RUN_DIRECTORY, SCRATCH, Sockets};
 use crate::init::HOST_PROGRAM;
 use crate::{At, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -98,6 +98,9 @@ fn description(machine: &Machine, socket: &str) -> String {
         machine.image,
     );
     // Writing to a string cannot fail.
+    if machine.scratch {
+        let _ = write!(text, "[[disk]]\npath = \"{SCRATCH}\"\n");
+    }
     for Card { tap, mac, .. } in &machine.cards {
         let _ = write!(text, "[[net]]\ntap = \"{tap}\"\nmac = \"{mac}\"\n");
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use steadyvm_lab::emulator::SCRATCH;
 use steadyvm_lab::host::{BULK, RT};
 use steadyvm_lab::laboratory::guest;
 use steadyvm_lab::{Error, Result};
@@ -14,8 +15,9 @@ pub(super) const FRAMES_PER_S: u32 = 5_000;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 /// Last byte of the victims' addresses.
 const VICTIM_ADDRESS: u8 = 3;
-/// Last byte of the attacking VM's.
+/// Last bytes of the attacking VMs'.
 pub(super) const ATTACKER_ADDRESS: u8 = 5;
+pub(super) const OUTSOURCED_ADDRESS: u8 = 6;
 /// Its card.
 const INTERFACE: &str = "eth0";
 
@@ -35,6 +37,8 @@ pub(super) enum By {
     Outside(Frames),
     /// The third VM, by a command.
     Neighbour,
+    /// The fourth VM, whose sockets are outsourced, by a command.
+    Outsourced,
 }
 
 /// An attack.
@@ -69,11 +73,20 @@ const fn neighbour(name: &'static str, word: &'static str, more: &'static [&'sta
     }))
 }
 
+const fn outsourced(name: &'static str, word: &'static str) -> Cell {
+    Cell(Some(Attack {
+        by: By::Outsourced,
+        for_whom: For::RealTime,
+        words: (word, &[]),
+        name,
+    }))
+}
+
 /// What every attack is held against.
 pub(super) const WITHOUT: Cell = Cell(None);
 
 /// The conditions, in the order of measuring. A stream flows in each.
-pub(super) const CELLS: [Cell; 16] = [
+pub(super) const CELLS: [Cell; 18] = [
     WITHOUT,
     outside(
         "udp-small to the ordinary VM",
@@ -114,6 +127,8 @@ pub(super) const CELLS: [Cell; 16] = [
         "console",
         &["--terminal", "/dev/console"],
     ),
+    neighbour("neighbour: disk", "disk", &["--device", SCRATCH]),
+    outsourced("neighbour: sockets to the real-time VM", "sockets"),
 ];
 
 impl fmt::Display for Cell {
@@ -154,7 +169,7 @@ impl Attack {
         })
     }
 
-    /// The third VM's command, for so many seconds at most.
+    /// The attacking VM's command, for so many seconds at most.
     pub fn command(&self, seconds: u64) -> Vec<String> {
         let (word, more) = self.words;
         let mut words = ["steadyvm-lab", "load", "attack", word]
@@ -162,7 +177,7 @@ impl Attack {
             .to_vec();
         words.extend(more.iter().map(ToString::to_string));
         let to = match word {
-            "udp-small" => Some(RT.address(VICTIM_ADDRESS)),
+            "udp-small" | "sockets" => Some(RT.address(VICTIM_ADDRESS)),
             "transmit" => Some(RT.outside()),
             _ => None,
         };
@@ -210,11 +225,11 @@ mod tests {
         let commands = CELLS
             .iter()
             .filter_map(|it| it.0)
-            .filter(|it| it.by == By::Neighbour);
+            .filter(|it| !matches!(it.by, By::Outside(_)));
         for command in commands.map(|it| it.command(9).join(" ")) {
             assert!(command.ends_with(" --seconds 9 --json"), "{command}");
-            let has_end = command.contains("udp-small") || command.contains("transmit");
-            assert_eq!(command.contains(" eth0 --to 10."), has_end, "{command}");
+            let has_end = ["udp-small", "transmit", "sockets"].map(|it| command.contains(it));
+            assert_eq!(command.contains(" --to 10."), has_end.contains(&true));
         }
     }
 }

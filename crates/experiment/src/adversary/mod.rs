@@ -85,7 +85,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     words: Words {
         name: NAME,
         introduction: "Requests to a service in a real-time VM and a TCP stream to an ordinary VM, by one card, while somebody \
-             outside or a third VM attacks. Kernels are Debian's, unmodified.",
+             outside or another VM attacks. Kernels are Debian's, unmodified.",
         reading: &[
             "7.3 sets nothing. 7.3-rt-tuned is tuned's real-time profile, a peer, which sets a CPU aside for the real-time VM. \
              7.3-rt has method preempt-rt. function: the card puts the real-time VM's packets into the queue of a virtual \
@@ -93,8 +93,9 @@ pub const EXPERIMENT: Experiment = Experiment {
              function of the card itself. budget: the real-time VM's \
              packets may cost the host 2 ms of each 10 ms; a packet counts 200 us in the program. budgets: the neighbour's vhost \
              workers have 2 ms of each 10 ms, too.",
-            "Attacks from outside send 5,000 frames per second; the neighbour's are as fast as its two VCPUs go. Attempts/s: \
-             what the attacker's kernel was asked for.",
+            "Attacks from outside send 5,000 frames per second; the neighbours' are as fast as their VCPUs go. Attempts/s: \
+             what the attacker's kernel was asked for. disk: writes of 4 KiB to a disk of the host that takes 100 us each. \
+             sockets: up to 10,000 outsourced UDP sockets that send.",
             "p99/without and stream/without: over the same row without an attack, with a 95 % interval. The stream's rate is of \
              the seconds of the attack.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \

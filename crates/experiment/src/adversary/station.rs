@@ -1,8 +1,9 @@
-//! One row's host: the service in one guest, the stream into another, an attacker in the third and one outside.
+//! One row's host: the service in one guest, the stream into another, attackers in two more and outside.
 
 use super::Row;
-use super::attack::{ATTACKER_ADDRESS, Attack, By, Cell, FRAMES_PER_S};
+use super::attack::{ATTACKER_ADDRESS, Attack, By, Cell, FRAMES_PER_S, OUTSOURCED_ADDRESS};
 use crate::engine::rounds::{or_broken, station};
+use crate::experiment::Setting;
 use crate::testbed::phase::{self, Load, SERVICE_PATIENCE, Stream};
 use crate::testbed::receivers::Receivers;
 use crate::testbed::{cpu_times, one_card};
@@ -11,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use steadyvm_lab::Guest;
+use steadyvm_lab::emulator::{Machine, Monitor, Sockets};
 use steadyvm_lab::agent::Status;
-use steadyvm_lab::host::{EmulatedHost, RT};
+use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{At, Error, Result};
@@ -22,6 +24,9 @@ use steadyvm_load::netstream::NetStreamRun;
 
 /// The third guest. Two VCPUs: one alone interrupts nobody.
 const ATTACKER: &str = "attacker";
+/// The fourth, and the network namespace of its sockets.
+const OUTSOURCED: &str = "sockets";
+const NAMESPACE: &str = "vm-sockets";
 const ATTACKER_CPUS: u32 = 2;
 const ATTACKER_MEMORY_MIB: u32 = 160;
 /// An attack from outside that is not ended ends after this.
@@ -55,6 +60,7 @@ pub(super) struct AdversaryStation {
     host: EmulatedHost,
     receivers: Receivers,
     attacker: Guest,
+    outsourced: Guest,
     broken: bool,
 }
 
@@ -68,13 +74,16 @@ impl AdversaryStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let named = (row.setting.name, row.setting.kernel);
-        let (mut host, receivers) = row.how.boot(laboratory, named, on_cpu, observer)?;
+        let Setting { name, kernel, .. } = row.setting;
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            scratch: true,
+            ..laboratory.host(name, kernel)?
+        };
+        let (mut host, receivers) = row.how.boot(specification, kernel, observer)?;
         one_card::share(&host)?;
-        let mut machine = guest(ATTACKER, 3, ATTACKER_CPUS);
-        machine.memory_mib = ATTACKER_MEMORY_MIB;
-        let attacker = host.start_guest(&machine, &[RT], observer)?;
-        host.set_network_up(&attacker, ATTACKER, RT.address(ATTACKER_ADDRESS))?;
+        let attacker = attacker(&host, observer)?;
+        let outsourced = outsourced(&host, observer)?;
         row.how.put_in_force(&host, &receivers)?;
         host.pause()?;
         host.spread_processors()?;
@@ -83,6 +92,7 @@ impl AdversaryStation {
             host,
             receivers,
             attacker,
+            outsourced,
             broken: false,
         })
     }
@@ -90,8 +100,11 @@ impl AdversaryStation {
     /// Lets the host run for one condition.
     pub fn measure(&mut self, cell: Cell, load: &Load) -> Result<Sample> {
         let measured = self.resume_and_measure(cell, load);
-        let attacker = [("the attacker", self.attacker.connection())];
-        let machines = self.receivers.machines().chain(attacker);
+        let attackers = [
+            ("the attacker", self.attacker.connection()),
+            ("the attacker by sockets", self.outsourced.connection()),
+        ];
+        let machines = self.receivers.machines().chain(attackers);
         or_broken(measured, (&self.host, &mut self.broken), self.row, machines)
     }
 
@@ -106,7 +119,8 @@ impl AdversaryStation {
             Some(attack) => {
                 let (netrt, attacked) = match attack.by {
                     By::Outside(frames) => self.under_frames(&attack, frames, load)?,
-                    By::Neighbour => self.under_neighbour(&attack, load)?,
+                    By::Neighbour => self.under_neighbour(&self.attacker, &attack, load)?,
+                    By::Outsourced => self.under_neighbour(&self.outsourced, &attack, load)?,
                 };
                 (netrt, Some(attacked))
             }
@@ -168,12 +182,17 @@ impl AdversaryStation {
         })
     }
 
-    fn under_neighbour(&self, attack: &Attack, load: &Load) -> Result<(ClientRun, Attacked)> {
-        let what = "attack from the third VM";
+    fn under_neighbour(
+        &self,
+        neighbour: &Guest,
+        attack: &Attack,
+        load: &Load,
+    ) -> Result<(ClientRun, Attacked)> {
+        let what = "attack from another VM";
         // It ends by itself, too: beside some attacks word from outside hardly gets through.
         let seconds = phase::longest_s(load.samples).ceil() as u64 + AFTER_S;
         let words = attack.command(seconds);
-        let mut attacking = self.attacker.connection().spawn(&words)?;
+        let mut attacking = neighbour.connection().spawn(&words)?;
         attacking.wait_for_line("attacking", SERVICE_PATIENCE)?;
         let netrt = self.requests(load)?;
         attacking.signal(libc::SIGINT)?;
@@ -185,6 +204,34 @@ impl AdversaryStation {
         let attacked = serde_json::from_str(&finished.text()).doing(what)?;
         Ok((netrt, attacked))
     }
+}
+
+fn attacker(host: &EmulatedHost, observer: &dyn Observer) -> Result<Guest> {
+    let machine = Machine {
+        memory_mib: ATTACKER_MEMORY_MIB,
+        scratch: true,
+        ..guest(ATTACKER, 3, ATTACKER_CPUS)
+    };
+    let guest = host.start_guest(&machine, &[RT], observer)?;
+    host.set_network_up(&guest, ATTACKER, RT.address(ATTACKER_ADDRESS))?;
+    Ok(guest)
+}
+
+fn outsourced(host: &EmulatedHost, observer: &dyn Observer) -> Result<Guest> {
+    host.make_namespace(NAMESPACE, RT, RT.address(OUTSOURCED_ADDRESS))?;
+    let machine = Machine {
+        monitor: Monitor::Steadyvm,
+        sockets: Some(Sockets {
+            namespace: NAMESPACE.to_owned(),
+            poll_us: 0,
+        }),
+        cards: Vec::new(),
+        memory_mib: ATTACKER_MEMORY_MIB,
+        ..guest(OUTSOURCED, 4, 1)
+    };
+    let guest = host.start_guest(&machine, &[], observer)?;
+    guest.outsource_sockets()?;
+    Ok(guest)
 }
 
 /// The stream's rates in the seconds that ended before so many; all of it where none did.

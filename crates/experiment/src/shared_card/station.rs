@@ -8,7 +8,7 @@ use crate::testbed::one_card;
 use crate::testbed::phase::{self, Load};
 use crate::testbed::receivers::Receivers;
 use steadyvm_lab::Result;
-use steadyvm_lab::host::EmulatedHost;
+use steadyvm_lab::host::{EmulatedHost, HostSpecification};
 use steadyvm_lab::laboratory::Laboratory;
 use steadyvm_lab::progress::Observer;
 use steadyvm_load::netrt::ClientRun;
@@ -42,8 +42,12 @@ impl SharedCardStation {
         on_cpu: usize,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let named = (row.setting.name, row.setting.kernel);
-        let (mut host, receivers) = row.how.boot(laboratory, named, on_cpu, observer)?;
+        let kernel = row.setting.kernel;
+        let specification = HostSpecification {
+            boot_on_cpu: Some(on_cpu),
+            ..laboratory.host(row.setting.name, kernel)?
+        };
+        let (mut host, receivers) = row.how.boot(specification, kernel, observer)?;
         if !row.own_card {
             one_card::share(&host)?;
         }

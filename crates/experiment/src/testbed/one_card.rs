@@ -6,7 +6,7 @@ use super::{Guests, Method};
 use std::time::Duration;
 use steadyvm_lab::agent::Status;
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
-use steadyvm_lab::laboratory::{HostKernel, Laboratory};
+use steadyvm_lab::laboratory::HostKernel;
 use steadyvm_lab::progress::Observer;
 use steadyvm_lab::{Error, Result};
 
@@ -82,20 +82,17 @@ impl How {
         })
     }
 
-    /// Boots a host with a service's guest and a stream's guest. Nothing is set on it yet.
+    /// Boots a host of this kernel with a service's guest and a stream's guest. Nothing is set on it yet.
     pub fn boot(
         self,
-        laboratory: &Laboratory,
-        (name, kernel): (&str, HostKernel),
-        on_cpu: usize,
+        host: HostSpecification,
+        kernel: HostKernel,
         observer: &dyn Observer,
     ) -> Result<(EmulatedHost, Receivers)> {
-        let host = laboratory.host(name, kernel)?;
         let method = self.method(kernel);
         let words = method.map(ComparedMethod::kernel_words).unwrap_or_default();
         let guests = method.map_or(Guests::Qemu, |it| it.row().guests);
         let specification = HostSpecification {
-            boot_on_cpu: Some(on_cpu),
             kernel_words: format!("{} {words}", host.kernel_words),
             iommu: guests == Guests::Passthrough,
             ..host

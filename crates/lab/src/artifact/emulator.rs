@@ -147,6 +147,7 @@ mod tests {
             memory_mib: 1,
             real_time: false,
             iommu: true,
+            scratch: true,
             console: String::new(),
             cards: vec![Card {
                 tap: "t".to_owned(),

@@ -1,10 +1,12 @@
 //! Small writes that each have to reach the disk (`fdatasync`): a flush of its cache, or of the journal, per write.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
+
+use nix::fcntl::OFlag;
 
 use super::AttackError;
 use super::pace::{Attacked, Pace, Tried};
@@ -23,6 +25,25 @@ pub fn disk(directory: &Path, pace: &Pace) -> Result<Attacked, AttackError> {
     let path = directory.join(format!(".steadyvm-attack-{}", process::id()));
     let file = File::create_new(&path)?;
     let _removed = Removed(path);
+    write(&file, pace)
+}
+
+/// Writes over the first MiB of a disk. The kernel refuses one that is mounted or has another such user (`O_EXCL`).
+///
+/// # Errors
+/// No disk, one in use, no right to write there.
+pub fn device(path: &Path, pace: &Pace) -> Result<Attacked, AttackError> {
+    if !fs::metadata(path)?.file_type().is_block_device() {
+        return Err(AttackError::NoDisk);
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlag::O_EXCL.bits())
+        .open(path)?;
+    write(&file, pace)
+}
+
+fn write(file: &File, pace: &Pace) -> Result<Attacked, AttackError> {
     let done = pace.run(|number| {
         let written = file
             .write_all_at(&BLOCK, number % BLOCKS * BLOCK.len() as u64)

@@ -1,7 +1,7 @@
 //! Attacks as loads: what a machine on the network, a neighbour VM or an unprivileged program does to a host at most.
 //!
 //! [`Frames`] go out by a packet socket of one interface. Everything else computes or asks the kernel for work: [`compute`],
-//! [`timers`], [`interrupts`], [`disk`], [`console`], [`sockets`]. Each keeps a [`Pace`] and tells what it [`Attacked`].
+//! [`timers`], [`interrupts`], [`disk`], [`device`], [`console`], [`sockets`]. Each keeps a [`Pace`] and tells what it [`Attacked`].
 //!
 //! Nothing here hides who sends: frames have the interface's hardware address. Receivers of replies are known, so that an
 //! attack hits whom it is meant for.
@@ -29,7 +29,7 @@ mod udp_small;
 
 pub use compute::compute;
 pub use console::console;
-pub use disk::disk;
+pub use disk::{device, disk};
 pub use ends::{Aim, To};
 pub use frames::{Frames, Sender};
 pub use interrupts::interrupts;
@@ -70,6 +70,9 @@ pub enum AttackError {
     /// Interrupts between CPUs need two.
     #[error("interrupts between CPUs need two threads on two CPUs at least")]
     OneThread,
+    /// A disk is a block device.
+    #[error("it is no block device")]
+    NoDisk,
     /// A console is a terminal.
     #[error("it is no terminal")]
     NoTerminal,

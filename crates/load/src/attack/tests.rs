@@ -80,6 +80,14 @@ fn a_disks_file_is_written_and_gone_at_the_end_and_a_missing_directory_is_refuse
     );
 }
 
+#[test]
+fn a_file_is_no_disk() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let refused = device(file.path(), &pace(None));
+    assert!(matches!(refused, Err(AttackError::NoDisk)));
+    assert_eq!(file.as_file().metadata().unwrap().len(), 0);
+}
+
 /// A pseudo-terminal: what reads it, and the path of what is written to.
 fn terminal() -> (nix::pty::PtyMaster, PathBuf) {
     let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY).unwrap();

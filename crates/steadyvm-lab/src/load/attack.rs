@@ -48,7 +48,7 @@ enum Name {
     Timers,
     /// Threads that interrupt each other's CPUs (membarrier).
     Interrupts,
-    /// Small writes to a file, each of which has to reach the disk.
+    /// Small writes to a file or a disk, each of which has to reach the disk.
     Disk,
     /// Lines to a terminal, such as a guest's console.
     Console,
@@ -134,6 +134,9 @@ pub struct Args {
     /// disk: where the file is made, which is gone at the end.
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// disk: in place of a file, a disk whose first MiB is written over.
+    #[arg(long, value_name = "FILE", conflicts_with = "directory")]
+    device: Option<PathBuf>,
     /// console: the terminal, such as /dev/console.
     #[arg(long, value_name = "FILE")]
     terminal: Option<PathBuf>,
@@ -198,6 +201,7 @@ impl Args {
             ),
             ("--threads", self.threads.is_some(), in_threads),
             ("--directory", self.directory.is_some(), way == Way::Disk),
+            ("--device", self.device.is_some(), way == Way::Disk),
             ("--terminal", self.terminal.is_some(), way == Way::Console),
             ("--sockets", self.sockets.is_some(), way == Way::Sockets),
         ] {
@@ -217,11 +221,18 @@ impl Args {
             Way::Compute => begun(|| attack::compute(threads, pace)).map_err(ours),
             Way::Timers => begun(|| attack::timers(threads, pace)).map_err(ours),
             Way::Interrupts => begun(|| attack::interrupts(threads, pace)).map_err(ours),
-            Way::Disk => {
-                let directory = self.needed(self.directory.as_deref(), "--directory DIR")?;
-                let done = begun(|| attack::disk(directory, pace));
-                done.map_err(|error| in_place(error, directory))
-            }
+            Way::Disk => match &self.device {
+                Some(device) => {
+                    let done = begun(|| attack::device(device, pace));
+                    done.map_err(|error| in_place(error, device))
+                }
+                None => {
+                    let directory = self.directory.as_deref();
+                    let directory = self.needed(directory, "--directory DIR or --device FILE")?;
+                    let done = begun(|| attack::disk(directory, pace));
+                    done.map_err(|error| in_place(error, directory))
+                }
+            },
             Way::Console => {
                 let terminal = self.needed(self.terminal.as_deref(), "--terminal FILE")?;
                 let done = begun(|| attack::console(terminal, pace));
@@ -279,7 +290,7 @@ impl Args {
             }
             AttackError::Bytes(_) | AttackError::TooLong(_) => "give fewer with --bytes",
             AttackError::OneThread => "run it where there are two CPUs, with --threads 2 or more",
-            AttackError::NoTerminal | AttackError::Io(_) => "",
+            AttackError::NoDisk | AttackError::NoTerminal | AttackError::Io(_) => "",
         };
         let what = self.what();
         match error {
@@ -302,6 +313,7 @@ fn cpus() -> u32 {
 
 fn in_place(error: AttackError, path: &Path) -> Fault {
     let what_to_do = match error {
+        AttackError::NoDisk => "`lsblk` lists them",
         AttackError::NoTerminal => "`tty` tells a terminal's file",
         _ => "name one that is there and that this user may write",
     };
