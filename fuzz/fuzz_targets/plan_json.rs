@@ -1,5 +1,5 @@
 //! Any bytes as a plan in JSON: an error or a plan, in bounded time. The body also runs in
-//! `cargo test -p steadyvm-analysis --test fuzz`.
+//! `cargo test -p steadyvm-analysis --test public fuzz::`.
 #![no_main]
 
 #[allow(dead_code, unused_imports)] // the other targets' bodies

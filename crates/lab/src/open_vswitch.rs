@@ -40,15 +40,27 @@ impl EmulatedHost {
         Ok(())
     }
 
-    /// Loads the modules that a host loads only when it is told to: Open vSwitch's and the firewall's.
+    /// Loads the modules that a host loads only when it is told to: Open vSwitch's, the firewall's and tc's.
     ///
     /// # Errors
     /// The kernel has none of them, or refuses one.
     pub fn load_later_modules(&self) -> Result<()> {
+        self.load_modules("*")
+    }
+
+    /// Loads one of them that needs no other; one that the kernel has built in is no error.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn load_later_module(&self, name: &str) -> Result<()> {
+        self.load_modules(&format!("*-{name}"))
+    }
+
+    fn load_modules(&self, pattern: &str) -> Result<()> {
         let load = format!(
-            "for module in {LATER_MODULES}/*.ko; do
+            "for module in {LATER_MODULES}/{pattern}.ko; do
                  name=${{module##*/[0-9]*-}}
-                 [ -d /sys/module/${{name%.ko}} ] || insmod $module
+                 [ ! -e $module ] || [ -d /sys/module/${{name%.ko}} ] || insmod $module
              done"
         );
         self.connection().run(&["sh", "-euc", &load]).map(drop)

@@ -1,5 +1,6 @@
 //! What attacks cost: a row's figures under each attack over those without one.
 
+use super::account::{Account, charged_fraction};
 use crate::engine::Figures;
 use crate::engine::answer::{code, groups};
 use crate::engine::latency::Latencies;
@@ -14,6 +15,8 @@ pub(super) const P99: &str = "p99 over without";
 pub(super) const STREAM: &str = "stream over without";
 const RATE: &str = "attempts per second";
 const CARRIED: &str = "stream";
+/// Of the CPU time of packets, what is charged to a VM.
+pub(super) const CHARGED: &str = "charged of spent";
 /// Of the draws of latencies, the p99's number.
 const P99_NUMBER: usize = 3;
 /// Draws of the engine's own figures have lower numbers.
@@ -28,6 +31,8 @@ pub(super) struct Condition {
     pub streams: Vec<Vec<f64>>,
     /// What the attack took of its machine, by round: attempts per second.
     pub attempts_per_s: Vec<f64>,
+    /// CPU time of packets, by round, where steadyvm counts threads for a VM.
+    pub accounts: Vec<Account>,
 }
 
 /// The figures of all conditions; each row's first is without an attack.
@@ -49,6 +54,9 @@ pub(super) fn figures(all: &[Condition], options: BootstrapOptions) -> Vec<Figur
         );
         let rounds = it.attempts_per_s.len() as u64;
         figures.value(RATE, "1/s", rounds, mean(it.attempts_per_s.iter().copied()));
+        let accounts = it.accounts.len() as u64;
+        let percent = charged_fraction(&it.accounts).map(|it| 100.0 * it);
+        figures.value(CHARGED, "%", accounts, percent);
         let mut others = all.iter().zip(&drawn);
         let Some((without, (latency_without, stream_without))) =
             others.find(|(other, _)| other.latencies.row == row)
@@ -84,6 +92,7 @@ pub(super) fn table(record: &Record) -> Grid {
             cell.clone(),
             figure(at.value(RATE)),
             figure(at.value(CARRIED)),
+            figure(at.value(CHARGED)),
             ratio_words(at.ratio(P99)),
             ratio_words(at.ratio(STREAM)),
         ]
@@ -97,6 +106,7 @@ pub(super) fn table(record: &Record) -> Grid {
             "attack",
             "attempts/s",
             "Mbit/s",
+            "charged, %",
             "p99/without",
             "stream/without",
         ]),
@@ -173,6 +183,17 @@ mod tests {
                     vec![mbit_per_s; 4],
                 ],
                 attempts_per_s: vec![5000.0, 4000.0, 3000.0],
+                accounts: match row {
+                    "7.3" => Vec::new(),
+                    _ => vec![
+                        Account {
+                            spent_ns: 1000,
+                            charged_ns: 970,
+                            ..Account::default()
+                        };
+                        3
+                    ],
+                },
             }
         };
         cells.iter().map(condition).collect()
@@ -247,7 +268,8 @@ mod tests {
         let grid = table(&record);
         assert_eq!(grid.rows.len(), 6);
         assert!(grid.rows.iter().all(|row| row.len() == grid.headers.len()));
-        assert_eq!(grid.rows[0][4], "-");
+        assert_eq!(grid.rows[0][5], "-");
+        assert_eq!((&*grid.rows[0][4], &*grid.rows[3][4]), ("-", "97.0"));
     }
 
     #[test]
@@ -258,6 +280,7 @@ mod tests {
         assert_eq!(of(1), "7.3 stream/without at least 0.95 1 0 1");
         assert_eq!(of(2), "7.3-rt p99/without at most 1.3 2 0 0");
         assert_eq!(of(3), "7.3-rt stream/without at least 0.95 1 0 1");
+        assert_eq!(of(4), "7.3-rt charged at least 95 % 2 0 0");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A real-time VM and a VM with a stream beside somebody who means harm, by attack, kernel and what is set. The README in this
 //! folder says why.
 
+mod account;
 mod attack;
 mod figures;
 mod station;
@@ -42,7 +43,7 @@ const fn row(name: &'static str, kernel: HostKernel, how: How) -> Row {
     }
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     row("7.3", HostKernel::V7_3, How::Stock),
     row(
         "7.3-rt-tuned",
@@ -66,6 +67,11 @@ const ROWS: [Row; 9] = [
         "7.3-rt-function-budgets",
         HostKernel::V7_3Rt,
         How::BoundedNeighbour("function"),
+    ),
+    row(
+        "7.3-rt-functions-budgets",
+        HostKernel::V7_3Rt,
+        How::EveryVm("function"),
     ),
     row("7.3-rt-xdp-budget", HostKernel::V7_3Rt, BOUNDED_XDP),
 ];
@@ -92,10 +98,14 @@ pub const EXPERIMENT: Experiment = Experiment {
              function, which the host keeps. xdp: a program on the card hands them to the VM's tap. passthrough: the VM has a \
              function of the card itself. budget: the real-time VM's \
              packets may cost the host 2 ms of each 10 ms; a packet counts 200 us in the program. budgets: the neighbour's vhost \
-             workers have 2 ms of each 10 ms, too.",
+             workers have 2 ms of each 10 ms, too. functions: each of the three VMs with a card has a function, the \
+             neighbour's with a budget like the real-time VM's, and tc drops frames to groups and to everybody beyond 500 per \
+             second before the bridge.",
             "Attacks from outside send 5,000 frames per second; the neighbours' are as fast as their VCPUs go. Attempts/s: \
              what the attacker's kernel was asked for. disk: writes of 4 KiB to a disk of the host that takes 100 us each. \
              sockets: up to 10,000 outsourced UDP sockets that send.",
+            "charged: of the CPU time of all threads that poll, serve interrupts of network devices or softirqs, or work for vhost, \
+             the part of those that `steadyvm status` counts for one VM.",
             "p99/without and stream/without: over the same row without an attack, with a 95 % interval. The stream's rate is of \
              the seconds of the attack.",
             "A round trip is timed outside. n is the number of requests that were answered; lost: requests without a \
@@ -140,6 +150,14 @@ fn run(laboratory: &Laboratory, options: &Options, observer: &dyn Observer) -> R
     for (row, cell, samples) in taken.each() {
         notes.extend(restless(row, cell, &samples));
         all.push(condition(row, cell, &samples));
+    }
+    for row in &taken.rows {
+        let row = row.to_string();
+        let of_row = all.iter().filter(|it| it.latencies.row == row);
+        let threads = account::of_nobody(of_row.flat_map(|it| &it.accounts));
+        notes.extend(
+            threads.map(|it| format!("{row}: of the CPU time of packets, for no one VM: {it}")),
+        );
     }
     let figures = figures::figures(&all, BootstrapOptions::default());
     let latencies: Vec<Latencies> = all.into_iter().map(|it| it.latencies).collect();
@@ -187,6 +205,7 @@ fn condition(row: Row, cell: Cell, samples: &[&Sample]) -> Condition {
         attempts_per_s: attacked
             .map(|it| it.attempted as f64 / it.duration_s)
             .collect(),
+        accounts: samples.iter().filter_map(|it| it.account.clone()).collect(),
     }
 }
 

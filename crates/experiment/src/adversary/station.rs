@@ -1,6 +1,7 @@
 //! One row's host: the service in one guest, the stream into another, attackers in two more and outside.
 
 use super::Row;
+use super::account::{Account, Times};
 use super::attack::{ATTACKER_ADDRESS, Attack, By, Cell, FRAMES_PER_S, OUTSOURCED_ADDRESS};
 use crate::engine::rounds::{or_broken, station};
 use crate::experiment::Setting;
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use steadyvm_lab::Guest;
-use steadyvm_lab::emulator::{Machine, Monitor, Sockets};
 use steadyvm_lab::agent::Status;
+use steadyvm_lab::emulator::{Machine, Monitor, Sockets};
 use steadyvm_lab::host::{EmulatedHost, HostSpecification, RT};
 use steadyvm_lab::laboratory::{Laboratory, guest};
 use steadyvm_lab::progress::Observer;
@@ -45,6 +46,8 @@ pub(super) struct Sample {
     pub stream: Vec<f64>,
     /// What the attack was, if there was one.
     pub attacked: Option<Attacked>,
+    /// What the host spent on packets, where threads count for a VM.
+    pub account: Option<Account>,
     /// Whether the host had done before what the attack before had left it.
     pub was_quiet: bool,
 }
@@ -111,6 +114,7 @@ impl AdversaryStation {
     fn resume_and_measure(&mut self, cell: Cell, load: &Load) -> Result<Sample> {
         self.host.resume()?;
         let was_quiet = self.becomes_quiet()?;
+        let before = Times::now(self.host.connection())?;
         let bulk = phase::Bulk::beside(load, None);
         let stream = phase::start_stream(self.host.outside(), &self.receivers.netstream, bulk)?;
         let begun = Instant::now();
@@ -127,13 +131,23 @@ impl AdversaryStation {
         };
         let lasted_s = begun.elapsed().as_secs_f64();
         let carried = Stream::finish(stream)?;
+        let account = self.account_since(&before)?;
         self.host.pause()?;
         Ok(Sample {
             netrt,
             stream: rates_within(&carried, lasted_s),
             attacked,
+            account,
             was_quiet,
         })
+    }
+
+    fn account_since(&self, before: &Times) -> Result<Option<Account>> {
+        if !self.row.how.has_file() {
+            return Ok(None);
+        }
+        let connection = self.host.connection();
+        Times::now(connection)?.account_since(before, connection)
     }
 
     /// Waits until nothing of the attack before is left: else it would be in the figures of this condition. Not for ever.

@@ -23,6 +23,9 @@ pub(crate) enum How {
     BoundedWay(&'static str),
     /// The same, and the vhost workers of the third VM are bounded.
     BoundedNeighbour(&'static str),
+    /// Every VM of a card has the way, the receive work of all but the stream's is bounded, and so is what the card hands its
+    /// bridge for everybody.
+    EveryVm(&'static str),
     /// A way, and the shared card's threads have a rank below those of the VM in place of none.
     RankedCard(&'static str, Polls),
 }
@@ -53,6 +56,35 @@ const NEIGHBOUR: &str = "[[vm]]\nname = \"attacker\"\nclass = \"best-effort\"\nr
 /// The host's file where the real-time VM has a way of its own on the card.
 fn file(way: &str, receive: &str) -> String {
     format!("[[vm]]\nname = \"rt\"\nclass = \"rt\"\nnic = \"rt\"\nway = \"{way}\"\n{receive}")
+}
+
+/// The host's file where every VM has a way of its own on the card.
+fn file_of_every_vm(way: &str) -> String {
+    let nic = format!("class = \"best-effort\"\nnic = \"rt\"\nway = \"{way}\"\n");
+    format!(
+        "{}[[vm]]\nname = \"bulk\"\n{nic}\
+         [[vm]]\nname = \"attacker\"\n{nic}\
+         receive = {{ budget = \"2ms\", vhost_budget = \"2ms\", period = \"10ms\", packet = \"200us\" }}\n",
+        file(way, RECEIVE)
+    )
+}
+
+/// Frames per second to groups and to everybody that pass from the card to its bridge.
+const GROUPS_PER_S: u32 = 500;
+
+/// Drops what is over that, by tc's policing action, as an operator does: before the bridge copies it.
+fn limit_groups(host: &EmulatedHost) -> Result<()> {
+    for module in ["sch_ingress", "cls_flower", "act_police"] {
+        host.load_later_module(module)?;
+    }
+    let card = RT.name;
+    let script = format!(
+        "tc qdisc add dev {card} clsact
+         tc filter add dev {card} ingress protocol all flower \\
+             dst_mac 01:00:00:00:00:00/01:00:00:00:00:00 \\
+             action police pkts_rate {GROUPS_PER_S} pkts_burst 50 conform-exceed drop/ok"
+    );
+    host.connection().run(&["sh", "-euc", &script]).map(drop)
 }
 
 /// The shared card's class: below every stage of class `rt`. And who polls.
@@ -102,6 +134,11 @@ impl How {
         Ok((host, receivers))
     }
 
+    /// Whether a file is in force on the host, so that `steadyvm status` knows its VMs.
+    pub fn has_file(self) -> bool {
+        !matches!(self, Self::Stock | Self::Method(_))
+    }
+
     fn shared(host: &EmulatedHost, file: &str) -> Result<()> {
         apply_file(host, file)?;
         host.interrupts_of_shared_card()
@@ -115,6 +152,10 @@ impl How {
             Self::Way(way) => Self::shared(host, &file(way, "")),
             Self::BoundedWay(way) => Self::shared(host, &file(way, RECEIVE)),
             Self::BoundedNeighbour(way) => Self::shared(host, &(file(way, RECEIVE) + NEIGHBOUR)),
+            Self::EveryVm(way) => {
+                limit_groups(host)?;
+                Self::shared(host, &file_of_every_vm(way))
+            }
             Self::RankedCard(way, polls) => {
                 Self::shared(host, &(class_of_card(polls) + &file(way, "")))
             }
@@ -149,7 +190,11 @@ mod tests {
 
     #[test]
     fn the_files_are_steadyvms() {
-        for text in [file("function", RECEIVE), file("xdp", RECEIVE) + NEIGHBOUR] {
+        for text in [
+            file("function", RECEIVE),
+            file("xdp", RECEIVE) + NEIGHBOUR,
+            file_of_every_vm("function"),
+        ] {
             let profile = steadyvm_host::profile::file::parse("steadyvm.toml", &text).unwrap();
             assert_eq!(profile.vms[0].name, "rt", "{text}");
         }

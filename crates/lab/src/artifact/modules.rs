@@ -36,7 +36,15 @@ pub const HOST_MODULES: &[&str] = &[
 ];
 /// What a host loads only when it is told to, from [`LATER`]: with it come connection tracking and more.
 /// libcrc32c of Linux 6.12 and before asks for the algorithm as it begins, which its dependencies do not have.
-pub const LATER_MODULES: &[&str] = &["crc32c_generic", "openvswitch", "nf_tables", "nft_ct"];
+pub const LATER_MODULES: &[&str] = &[
+    "crc32c_generic",
+    "openvswitch",
+    "nf_tables",
+    "nft_ct",
+    "sch_ingress",
+    "cls_flower",
+    "act_police",
+];
 /// The directory beside a host's other modules that has these.
 pub const LATER: &str = "later";
 /// What a guest needs.

@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -14,26 +13,30 @@ use super::pace::{Attacked, Pace, Tried};
 /// Descriptors that the process has for other things.
 const OTHERS: u64 = 64;
 
-/// Opens so many sockets, or as many as it is given, and sends a byte from each in turn. The time begins when they are open.
+/// Opens so many sockets, or as many as it is given, one per attempt, and sends a byte from it; then from each in turn.
 ///
 /// # Errors
 /// Not even one is opened; a route that is not there.
 pub fn sockets(to: SocketAddrV4, count: u32, pace: &Pace) -> Result<Attacked, AttackError> {
     allow(u64::from(count) + OTHERS).map_err(io::Error::from)?;
     let mut sockets: Vec<UdpSocket> = Vec::new();
-    for _ in 0..count.max(1) {
-        if pace.stop.load(Ordering::Relaxed) {
-            break;
-        }
-        match open(to) {
-            Ok(socket) => sockets.push(socket),
-            Err(error) if is_bounded(&error) && !sockets.is_empty() => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let opened = sockets.len() as u64;
+    let mut most = count.max(1) as usize;
     let mut done = pace.run(|number| {
-        let socket = &sockets[(number % opened) as usize];
+        if sockets.len() < most {
+            match open(to) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) if is_bounded(&error) && !sockets.is_empty() => most = sockets.len(),
+                Err(error) => return Err(error),
+            }
+        }
+        let socket = if sockets.len() < most {
+            sockets.last()
+        } else {
+            sockets.get(number as usize % sockets.len())
+        };
+        let Some(socket) = socket else {
+            return Ok(Tried::Refused);
+        };
         match socket.send(&[0]) {
             Ok(_) => Ok(Tried::Sent),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(Tried::Refused),
@@ -41,7 +44,7 @@ pub fn sockets(to: SocketAddrV4, count: u32, pace: &Pace) -> Result<Attacked, At
             Err(error) => Err(error),
         }
     })?;
-    done.sockets = Some(opened);
+    done.sockets = Some(sockets.len() as u64);
     Ok(done)
 }
 

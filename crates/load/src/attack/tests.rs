@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -136,8 +136,28 @@ fn every_socket_sends_and_has_a_port_of_its_own() {
 
 #[test]
 fn sockets_are_ten_thousand_where_the_process_may_have_them() {
-    let nobody: SocketAddrV4 = "127.77.9.9:9".parse().unwrap();
-    let attacked = sockets(nobody, 10_000, &pace(Some(PACED))).unwrap();
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(to) = receiver.local_addr().unwrap() else {
+        panic!("no IPv4");
+    };
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(120)))
+        .unwrap();
+    let stop = AtomicBool::new(false);
+    let pace = Pace {
+        per_second: None,
+        duration: Duration::from_secs(60),
+        stop: &stop,
+    };
+    let attacked = thread::scope(|scope| {
+        // A port that comes again is of a later turn: all are open.
+        scope.spawn(|| {
+            let mut ports = std::collections::BTreeSet::new();
+            while ports.insert(receiver.recv_from(&mut [0; 8]).unwrap().1.port()) {}
+            stop.store(true, Ordering::Relaxed);
+        });
+        sockets(to, 10_000, &pace).unwrap()
+    });
     let opened = attacked.sockets.unwrap();
     let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .unwrap()
