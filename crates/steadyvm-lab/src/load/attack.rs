@@ -134,7 +134,7 @@ pub struct Args {
     /// disk: where the file is made, which is gone at the end.
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// disk: in place of a file, a disk whose first MiB is written over.
+    /// disk: instead of a file, a disk whose first MiB is written over.
     #[arg(long, value_name = "FILE", conflicts_with = "directory")]
     device: Option<PathBuf>,
     /// console: the terminal, such as /dev/console.
