@@ -17,12 +17,22 @@ fn main() -> io::Result<()> {
             println!("cargo:rerun-if-changed={path}");
         }
     }
-    let revision = git(&["describe", "--always", "--dirty", "--abbrev=12"]);
-    let revision = revision.as_deref().unwrap_or("unknown");
-    println!("cargo:rustc-env=STEADYVM_GIT_REVISION={revision}");
+    println!("cargo:rustc-env=STEADYVM_GIT_REVISION={}", revision());
     let crates = Path::new("..");
     println!("cargo:rustc-env=STEADYVM_BUILD={}", hash(crates)?);
     Ok(())
+}
+
+/// `git describe --dirty` says the same, but writes the index, so that the next build would run this again.
+fn revision() -> String {
+    let Some(mut revision) = git(&["describe", "--always", "--abbrev=12"]) else {
+        return "unknown".to_owned();
+    };
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
+    if changes.is_none_or(|it| !it.is_empty()) {
+        revision.push_str("-dirty");
+    }
+    revision
 }
 
 /// A hash of all that the programs are built from: the crates, and the versions of what they use.
@@ -65,7 +75,7 @@ fn add(path: &Path, sources: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// What git says, if it is there and this is a repository. It writes no index: a later one than this build means a build again.
+/// What git says, if it is there and this is a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     let done = command
