@@ -14,8 +14,8 @@ use steadyvm_lab::{At, Result};
 pub(super) struct Account {
     pub spent_ns: u64,
     pub charged_ns: u64,
-    /// Of threads that count for no VM, by name.
-    pub of_nobody_ns: BTreeMap<String, u64>,
+    /// Nanoseconds of threads that count for no VM, by name.
+    pub of_nobody: BTreeMap<String, u64>,
 }
 
 /// The receiving threads at one moment: name and CPU time by thread id.
@@ -84,7 +84,7 @@ impl Times {
             if counted.contains(tid) {
                 account.charged_ns += spent_ns;
             } else if spent_ns > 0 {
-                *account.of_nobody_ns.entry(name.clone()).or_default() += spent_ns;
+                *account.of_nobody.entry(name.clone()).or_default() += spent_ns;
             }
         }
         account
@@ -124,7 +124,7 @@ pub(super) fn of_nobody<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> 
     let (mut spent, mut by_name) = (0, BTreeMap::<&str, u64>::new());
     for account in accounts {
         spent += account.spent_ns;
-        for (name, ns) in &account.of_nobody_ns {
+        for (name, ns) in &account.of_nobody {
             *by_name.entry(name).or_default() += ns;
         }
     }
@@ -172,7 +172,7 @@ rtv0
         let expected = Account {
             spent_ns: 200,
             charged_ns: 140,
-            of_nobody_ns: [("ksoftirqd/0", 10), ("napi/rt-8194", 50)]
+            of_nobody: [("ksoftirqd/0", 10), ("napi/rt-8194", 50)]
                 .map(|(name, ns)| (name.to_owned(), ns))
                 .into(),
         };

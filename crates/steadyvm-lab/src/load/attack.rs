@@ -221,18 +221,7 @@ impl Args {
             Way::Compute => begun(|| attack::compute(threads, pace)).map_err(ours),
             Way::Timers => begun(|| attack::timers(threads, pace)).map_err(ours),
             Way::Interrupts => begun(|| attack::interrupts(threads, pace)).map_err(ours),
-            Way::Disk => match &self.device {
-                Some(device) => {
-                    let done = begun(|| attack::device(device, pace));
-                    done.map_err(|error| in_place(error, device))
-                }
-                None => {
-                    let directory = self.directory.as_deref();
-                    let directory = self.needed(directory, "--directory DIR or --device FILE")?;
-                    let done = begun(|| attack::disk(directory, pace));
-                    done.map_err(|error| in_place(error, directory))
-                }
-            },
+            Way::Disk => self.disk(pace),
             Way::Console => {
                 let terminal = self.needed(self.terminal.as_deref(), "--terminal FILE")?;
                 let done = begun(|| attack::console(terminal, pace));
@@ -248,6 +237,17 @@ impl Args {
                 begun(|| attack::sockets(to, sockets, pace)).map_err(ours)
             }
         }
+    }
+
+    fn disk(&self, pace: &Pace) -> Result<Attacked, Fault> {
+        if let Some(device) = &self.device {
+            let done = begun(|| attack::device(device, pace));
+            return done.map_err(|error| in_place(error, device));
+        }
+        let directory = self.directory.as_deref();
+        let directory = self.needed(directory, "--directory DIR or --device FILE")?;
+        let done = begun(|| attack::disk(directory, pace));
+        done.map_err(|error| in_place(error, directory))
     }
 
     fn frames(&self, frames: Frames, pace: &Pace) -> Result<Attacked, Fault> {
