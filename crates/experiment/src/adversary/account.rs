@@ -1,8 +1,8 @@
 //! Of the CPU time that a host spent on packets: how much threads spent that work for one VM alone.
 //!
 //! Spent is the time of all threads that receive or hand on: polls (`napi/`, `backlog_napi/`), interrupts of network devices
-//! (`irq/`), softirqs (`ksoftirqd/`), vhost workers (`vhost-`). Charged is the time of those that `steadyvm status` counts for a VM. What an
-//! interrupt does in a thread that it meets is in neither.
+//! (`irq/`), softirqs (`ksoftirqd/`), vhost workers (`vhost-`). Charged is the time of those that `steadyvm status` counts for a
+//! VM. What an interrupt does in a thread that it meets is in neither.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};

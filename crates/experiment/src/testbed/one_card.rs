@@ -69,21 +69,24 @@ fn file_of_every_vm(way: &str) -> String {
     )
 }
 
-/// Frames per second to groups and to everybody that pass from the card to its bridge.
-const GROUPS_PER_S: u32 = 500;
+/// What an operator types to limit the frames to groups and to everybody that pass from a card to its bridge: those of
+/// docs/design/security.md.
+fn limit_of_groups(card: &str) -> [String; 2] {
+    [
+        format!("tc qdisc add dev {card} clsact"),
+        format!(
+            "tc filter add dev {card} ingress protocol all flower dst_mac 01:00:00:00:00:00/01:00:00:00:00:00 \
+             action police pkts_rate 500 pkts_burst 50 conform-exceed drop/ok"
+        ),
+    ]
+}
 
-/// Drops what is over that, by tc's policing action, as an operator does: before the bridge copies it.
+/// Puts that in force.
 fn limit_groups(host: &EmulatedHost) -> Result<()> {
     for module in ["sch_ingress", "cls_flower", "act_police"] {
         host.load_later_module(module)?;
     }
-    let card = RT.name;
-    let script = format!(
-        "tc qdisc add dev {card} clsact
-         tc filter add dev {card} ingress protocol all flower \\
-             dst_mac 01:00:00:00:00:00/01:00:00:00:00:00 \\
-             action police pkts_rate {GROUPS_PER_S} pkts_burst 50 conform-exceed drop/ok"
-    );
+    let script = limit_of_groups(RT.name).join("\n");
     host.connection().run(&["sh", "-euc", &script]).map(drop)
 }
 
@@ -197,6 +200,14 @@ mod tests {
         ] {
             let profile = steadyvm_host::profile::file::parse("steadyvm.toml", &text).unwrap();
             assert_eq!(profile.vms[0].name, "rt", "{text}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_groups_is_the_pages() {
+        let page = include_str!("../../../../docs/design/security.md");
+        for command in limit_of_groups("eth0") {
+            assert!(page.lines().any(|line| line == command), "{command}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `steadyvm-lab load attack`: what somebody who means harm does to a host, as a load.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -312,9 +313,12 @@ fn cpus() -> u32 {
 }
 
 fn in_place(error: AttackError, path: &Path) -> Fault {
-    let what_to_do = match error {
+    let what_to_do = match &error {
         AttackError::NoDisk => "`lsblk` lists them",
         AttackError::NoTerminal => "`tty` tells a terminal's file",
+        AttackError::Io(error) if error.kind() == ErrorKind::ResourceBusy => {
+            "name one that is not mounted and that nobody uses"
+        }
         _ => "name one that is there and that this user may write",
     };
     Fault::input(format!("cannot write to {}", path.display()), error).what_to_do(what_to_do)
