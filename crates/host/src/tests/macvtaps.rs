@@ -2,14 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
-use std::thread;
 
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
 use super::crash::crashing;
+use super::namespace::{in_own_namespace, ip};
 use super::scenario::{control, directory, paper_host};
 use crate::discover::{self, Processes};
 use crate::doctor;
@@ -180,27 +177,6 @@ fn a_crash_or_refusal_at_any_step_is_undone() {
             }
         }
     }
-}
-
-/// `ip WORDS`, in the namespace of the calling thread.
-fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "ip {words}: {said}");
-}
-
-/// A thread with a network namespace and a /sys of its own, which end with it.
-fn in_own_namespace(work: impl FnOnce() + Send) {
-    thread::scope(|scope| {
-        let work = || {
-            unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
-            let none = None::<&str>;
-            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-            mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none).unwrap();
-            work();
-        };
-        scope.spawn(work).join().unwrap();
-    });
 }
 
 /// Opens a macvtap as a VM's monitor does: by the character device that sysfs has the numbers of.

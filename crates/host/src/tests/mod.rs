@@ -14,6 +14,7 @@ mod interfaces;
 mod journal;
 mod macvtaps;
 mod methods;
+pub(crate) mod namespace;
 mod napi;
 mod net;
 mod net_batch;

@@ -11,6 +11,7 @@ fn a_ranked_cards_packets_wait_for_no_timer() {
     let deferred = Deferral {
         empty_polls: 2,
         timeout_ns: 20_000,
+        suspend_ns: 30_000,
     };
     for has_one_per_napi in [false, true] {
         let (host, directory) = (host(), directory());

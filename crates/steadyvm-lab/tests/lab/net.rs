@@ -427,13 +427,13 @@ fn a_ranked_interface_leaves_no_packet_to_a_timer() {
         let before = timers();
         assert_eq!(before.1, "2\n20000\n");
         assert_eq!(before.0.is_empty(), !is_by_napi, "{before:?}");
-        assert!(before.0.iter().all(|it| it == "2 20000"), "{before:?}");
+        assert!(before.0.iter().all(|it| it == "2 20000 0"), "{before:?}");
         inside(
             &host,
             "steadyvm status --snapshot > /run/before.json; steadyvm apply /run/timer.toml",
         );
         let (by_napi, files) = timers();
-        assert!(by_napi.iter().all(|it| it == "0 0"), "{by_napi:?}");
+        assert!(by_napi.iter().all(|it| it == "0 0 0"), "{by_napi:?}");
         assert_eq!(by_napi.len(), before.0.len());
         let expected = if is_by_napi { "2\n20000\n" } else { "0\n0\n" };
         assert_eq!(files, expected);

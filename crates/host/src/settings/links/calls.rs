@@ -100,6 +100,9 @@ pub struct Deferral {
     pub empty_polls: u32,
     /// The timer's time in ns, and how long packets that are merged wait for more (`gro-flush-timeout`).
     pub timeout_ns: u64,
+    /// So long the interrupt stays off after a process has polled and found packets (`irq-suspend-timeout`).
+    #[serde(default)]
+    pub suspend_ns: u64,
 }
 
 /// A NAPI: what polls queues of a device.

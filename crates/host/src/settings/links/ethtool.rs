@@ -112,6 +112,17 @@ pub(super) fn set_flow_steering(device: &str, on: bool) -> io::Result<()> {
     control(device, (&raw mut value).cast())
 }
 
+/// Switches GRO, without which a veth has no NAPI.
+#[cfg(test)]
+pub(super) fn set_merging(device: &str, on: bool) -> io::Result<()> {
+    const SET_MERGING: u32 = 0x2c;
+    let mut value = Value {
+        command: SET_MERGING,
+        data: u32::from(on),
+    };
+    control(device, (&raw mut value).cast())
+}
+
 pub(super) fn rx_frames(device: &str) -> io::Result<u32> {
     coalescing(device).map(|coalescing| coalescing.rx_frames)
 }

@@ -41,7 +41,10 @@ impl SettingKind for NapiDeferral {
     }
 
     fn text(&self, value: &Deferral) -> String {
-        format!("{} empty polls, {} ns", value.empty_polls, value.timeout_ns)
+        format!(
+            "{} empty polls, {} ns, {} ns after a process's poll",
+            value.empty_polls, value.timeout_ns, value.suspend_ns
+        )
     }
 
     fn is_same_setting(&self, other: &Self) -> bool {
@@ -68,7 +71,10 @@ impl SettingKind for NapiDeferral {
         for device in machine.tree.list("/sys/class/net").unwrap_or_default() {
             for napi in machine.links.napis(&device).unwrap_or_default() {
                 if let Some(deferral) = napi.deferral {
-                    let text = format!("{} {}", deferral.empty_polls, deferral.timeout_ns);
+                    let text = format!(
+                        "{} {} {}",
+                        deferral.empty_polls, deferral.timeout_ns, deferral.suspend_ns
+                    );
                     entries.insert(format!("{device} {}", napi.id), text);
                 }
             }
@@ -81,6 +87,7 @@ impl SettingKind for NapiDeferral {
         let old = Deferral {
             empty_polls: 2,
             timeout_ns: 20_000,
+            suspend_ns: 30_000,
         };
         let napi = Napi {
             id: 8300,

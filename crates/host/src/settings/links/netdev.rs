@@ -33,6 +33,7 @@ const INTERRUPT: u16 = 3;
 const THREAD: u16 = 4;
 const EMPTY_POLLS: u16 = 5;
 const FLUSH_TIMEOUT: u16 = 6;
+const SUSPEND_TIMEOUT: u16 = 7;
 const THREADED: u16 = 8;
 
 /// A request, or an answer: attributes as they are.
@@ -102,6 +103,7 @@ impl Attributes {
         Some(Deferral {
             empty_polls: self.number(EMPTY_POLLS)?,
             timeout_ns: self.wide_number(FLUSH_TIMEOUT)?,
+            suspend_ns: self.wide_number(SUSPEND_TIMEOUT)?,
         })
     }
 
@@ -140,6 +142,7 @@ pub(super) fn set_deferral(device: &str, napi: u32, deferral: Deferral) -> io::R
         DefaultNla::new(ID, napi.to_ne_bytes().to_vec()),
         DefaultNla::new(EMPTY_POLLS, deferral.empty_polls.to_ne_bytes().to_vec()),
         DefaultNla::new(FLUSH_TIMEOUT, deferral.timeout_ns.to_ne_bytes().to_vec()),
+        DefaultNla::new(SUSPEND_TIMEOUT, deferral.suspend_ns.to_ne_bytes().to_vec()),
     ])
 }
 
@@ -210,7 +213,9 @@ fn family() -> io::Result<u16> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ethtool;
     use super::*;
+    use crate::tests::namespace::{in_own_namespace, ip};
 
     #[test]
     fn a_napi_is_read_from_its_attributes() {
@@ -236,18 +241,62 @@ mod tests {
         // The kernel writes a time in as few bytes as hold it.
         let wide = DefaultNla::new(FLUSH_TIMEOUT, (1_u64 << 33).to_ne_bytes().to_vec());
         for (timeout, timeout_ns) in [(number(FLUSH_TIMEOUT, 20_000), 20_000), (wide, 1 << 33)] {
-            let told = attributes(vec![number(ID, 8193), number(EMPTY_POLLS, 2), timeout]);
-            let empty_polls = 2;
+            let all = [
+                number(ID, 8193),
+                number(EMPTY_POLLS, 2),
+                timeout,
+                number(SUSPEND_TIMEOUT, 3),
+            ];
             let expected = Deferral {
-                empty_polls,
+                empty_polls: 2,
                 timeout_ns,
+                suspend_ns: 3,
             };
+            let told = attributes(all.to_vec());
             assert_eq!(told.napi().unwrap().deferral, Some(expected));
         }
         let cut = attributes(vec![DefaultNla::new(ID, vec![1, 2])]);
         assert_eq!(cut.napi(), None);
         let without_thread = attributes(vec![number(ID, 8194)]);
         assert_eq!(without_thread.napi().unwrap().thread, None);
+    }
+
+    #[test]
+    fn the_kernel_keeps_a_napis_deferral() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("not tested: only root makes network namespaces");
+            return;
+        }
+        in_own_namespace(|| {
+            ip("link add card0 type veth peer name wire0");
+            ethtool::set_merging("card0", true).unwrap();
+            ip("link set card0 up");
+            let found = napis("card0").unwrap();
+            let Some(old) = found.iter().find_map(|napi| napi.deferral) else {
+                eprintln!("not tested: this kernel's NAPIs have no deferral (Linux 6.13)");
+                return;
+            };
+            assert_eq!(old, Deferral::default());
+            let asked = Deferral {
+                empty_polls: 2,
+                timeout_ns: 20_000,
+                suspend_ns: 1 << 33,
+            };
+            let deferral_of = |id: u32| {
+                let napis = napis("card0").unwrap();
+                let found = napis.iter().find(|napi| napi.id == id);
+                found.and_then(|napi| napi.deferral)
+            };
+            for wanted in [asked, old] {
+                for napi in &found {
+                    set_deferral("card0", napi.id, wanted).unwrap();
+                    assert_eq!(deferral_of(napi.id), Some(wanted));
+                }
+            }
+            let absent = found.iter().map(|napi| napi.id).max().unwrap() + 1000;
+            let refused = set_deferral("card0", absent, asked).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ENOENT));
+        });
     }
 
     /// The running kernel's answer, where it has one: the loopback device has no NAPI.
