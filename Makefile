@@ -128,7 +128,7 @@ LIBVIRT := libvirt:: tuned:: shmem::
 FUNCTION := shared_card::a_function
 # What needs a kernel with our patches of 6.12, the papers' mechanism, or has our programs loaded there: it takes ten minutes to build.
 PATCHED := levels:: tap_batch:: fair_server::a_piece_ends hosts::methods_with_levels net::packets_for_real_time budgets::an_older_kernel
-BY_HAND := $(SCHED) $(PATCHED) $(FUNCTION) alive:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
+BY_HAND := $(SCHED) $(PATCHED) $(FUNCTION) alive:: board:: $(PROGRAM) $(LIBVIRT) guides:: cpython:: debug::
 # Lab tests that take minutes each: those that boot the hosts of a whole experiment and measure all of its cells, those that have an
 # emulated kernel verify the scheduler's programs, and ten guests at once.
 EXPERIMENTS := nisp:: rtca:: outsourcing::outsourced_sockets_are_compared hosts::without_vms \
@@ -182,6 +182,13 @@ libvirt-tests: set-up-for-tests build ## By hand: libvirtd with domains in the e
 .PHONY: guide-tests
 guide-tests: set-up-for-tests build ## By hand: the guides, typed from their pages on a Debian 13 with systemd and AppArmor; takes minutes
 	$(TEST_LAB) guides::
+
+.PHONY: board
+board: set-up-for-tests build ## By hand: draws the Grafana board, of what a real Prometheus has from an emulated host; takes minutes
+	$(AS_ROOT) $(STEADYVM_LAB) prepare --kernel 7.3-rt
+	mkdir -p out
+	STEADYVM_BOARD=$(CURDIR)/out/board.html $(TEST_LAB) board::
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,2600 --screenshot=docs/pictures/board.png out/board.html
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes

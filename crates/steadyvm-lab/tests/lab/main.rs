@@ -13,6 +13,7 @@
 mod support;
 
 mod alive;
+mod board;
 mod budgets;
 mod copies;
 mod cpython;
