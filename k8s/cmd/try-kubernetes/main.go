@@ -40,13 +40,14 @@ type options struct {
 	cluster           trial.Cluster
 	release, revision string
 	out, scaleOut     string
+	paperOut          string
 	extent            trial.Extent
 	load              trial.Load
 }
 
 func run(ctx context.Context, words []string) error {
 	if len(words) == 0 {
-		return errors.New("say serve, down, run, scale or page")
+		return errors.New("say serve, down, run, scale, paper or page")
 	}
 	var chosen options
 	set := flag.NewFlagSet("kubernetes "+words[0], flag.ContinueOnError)
@@ -60,6 +61,7 @@ func run(ctx context.Context, words []string) error {
 	set.StringVar(&chosen.revision, "revision", "", "of the repository, for the record")
 	set.StringVar(&chosen.out, "out", "", "where the record is written, or read from")
 	set.StringVar(&chosen.scaleOut, "scale-out", "", "the same of scale")
+	set.StringVar(&chosen.paperOut, "paper-out", "", "the same of paper")
 	set.IntVar(&chosen.load.Nodes, "nodes", 1000, "of scale")
 	set.IntVar(&chosen.load.CPUs, "cpus", 4, "that each node of scale offers")
 	set.IntVar(&chosen.load.Claims, "claims", 1000, "of scale")
@@ -87,10 +89,13 @@ func run(ctx context.Context, words []string) error {
 	case "scale":
 		chosen.cluster.Lease = longLease
 		return chosen.scale(ctx, say)
+	case "paper":
+		chosen.cluster.Lease = longLease
+		return chosen.paper(ctx, say)
 	case "page":
 		return chosen.page()
 	default:
-		return fmt.Errorf("%q is none of serve, down, run, scale and page", words[0])
+		return fmt.Errorf("%q is none of serve, down, run, scale, paper and page", words[0])
 	}
 }
 
@@ -165,6 +170,18 @@ func (o *options) scale(ctx context.Context, say func(string)) error {
 	})
 }
 
+func (o *options) paper(ctx context.Context, say func(string)) error {
+	return o.within(ctx, say, func(float64) error {
+		began := time.Now().UTC()
+		paper, err := o.cluster.Paper(ctx, say)
+		if err != nil {
+			return err
+		}
+		paper.Release, paper.Revision, paper.When = o.release, o.revision, began
+		return write(o.paperOut, paper)
+	})
+}
+
 func write(path string, record any) error {
 	text, err := json.MarshalIndent(record, "", " ")
 	if err != nil {
@@ -186,16 +203,26 @@ func (o *options) page() error {
 	if err := json.Unmarshal(text, &record); err != nil {
 		return err
 	}
-	var scale *trial.Scale
-	switch text, err := os.ReadFile(o.scaleOut); {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
+	scale, err := kept[trial.Scale](o.scaleOut)
+	if err != nil {
 		return err
-	default:
-		scale = &trial.Scale{}
-		if err := json.Unmarshal(text, scale); err != nil {
-			return err
-		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(record.Page(scale))
+	paper, err := kept[trial.Paper](o.paperOut)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(record.Page(scale, paper))
+}
+
+// kept is a record of a file; none without the file.
+func kept[T any](path string) (*T, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	record := new(T)
+	return record, json.Unmarshal(text, record)
 }

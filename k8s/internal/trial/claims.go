@@ -97,10 +97,15 @@ func (c *Cluster) makeTemplate(ctx context.Context, name string, asked parameter
 
 // pod makes a pod with a claim of its own by a template; "": without.
 func (c *Cluster) pod(ctx context.Context, name, template string) error {
+	return c.podWith(ctx, name, template, nil)
+}
+
+func (c *Cluster) podWith(ctx context.Context, name, template string, requests corev1.ResourceList) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"trial": "race"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "vm", Image: "vm"}}},
 	}
+	pod.Spec.Containers[0].Resources.Requests = requests
 	if template != "" {
 		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "cpu", ResourceClaimTemplateName: &template}}
 		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "cpu"}}

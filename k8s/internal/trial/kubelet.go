@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -62,18 +63,23 @@ func (c *Cluster) newNode(ctx context.Context, name, file string) (*node, error)
 	if _, err := nodes.Patch(ctx, name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
 		return nil, err
 	}
+	return own, c.setRoom(ctx, name, quantity("256Gi"))
+}
+
+// setRoom says in kubelet's stead what a node has.
+func (c *Cluster) setRoom(ctx context.Context, node string, memory resource.Quantity) error {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: quantity("64"), corev1.ResourceMemory: quantity("256Gi"), corev1.ResourcePods: quantity("1000"),
+		corev1.ResourceCPU: quantity("64"), corev1.ResourceMemory: memory, corev1.ResourcePods: quantity("1000"),
 	}
 	status, err := json.Marshal(map[string]corev1.NodeStatus{"status": {
 		Allocatable: room, Capacity: room,
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = nodes.Patch(ctx, name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
-	return own, err
+	_, err = c.admin.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status")
+	return err
 }
 
 func (n *node) file() string         { return filepath.Join(n.place, "etc/steadyvm.toml") }

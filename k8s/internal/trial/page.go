@@ -58,8 +58,8 @@ func beyond(rounds []Round) int {
 	return count
 }
 
-// Page is what the example `page` of crates/report makes a page of. scale may be none.
-func (r *Record) Page(scale *Scale) object {
+// Page is what the example `page` of crates/report makes a page of. scale and paper may be none.
+func (r *Record) Page(scale *Scale, paper *Paper) object {
 	failed := 0
 	for _, check := range r.Checks {
 		if !check.Holds {
@@ -112,7 +112,7 @@ func (r *Record) Page(scale *Scale) object {
 				"etcd, kube-apiserver, kube-controller-manager and two kube-schedulers are real, and so is the driver. "+
 				"The node is an object: the check stands in for its kubelet, makes pods' cgroups and calls the driver's plugin. "+
 				"No VM runs.", r.Release, r.Revision, r.When.Format("2006-01-02 15:04 UTC"), r.UpSecs),
-			"tables": strings.Join(slices.Concat(r.checkTable(), r.roundTable(), r.waitTable(with, without), scale.table()), "\n"),
+			"tables": strings.Join(slices.Concat(r.checkTable(), r.roundTable(), r.waitTable(with, without), scale.table(), paper.table()), "\n"),
 		},
 	}
 }

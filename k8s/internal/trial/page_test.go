@@ -22,12 +22,16 @@ func TestARaceThatSellsTwiceIsCountedAndSoIsOneThatSellsTooLittle(t *testing.T) 
 	text, err := json.Marshal(record.Page(&Scale{
 		Load: Load{Nodes: 7, Claims: 9, CPUs: 3, Longest: time.Minute},
 		With: Filling{Placed: 8, Seconds: 2, LastSeconds: 0.5}, Without: Filling{Placed: 9, Seconds: 1, LastSeconds: 0.1},
+	}, &Paper{
+		Hosts:   []PaperHost{{Name: "host0", CPUs: 3, RealTime: []string{"rt-7 (1.05)"}, Others: 2, Given: 1.05, MostPpm: 525_000}},
+		Refused: []string{"RT 12", "other"},
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, words := range []string{"**no**", "b / c", `"count":2`, `"count":1`, "9 to 11", "7 nodes, 8 claims", "9 claims were asked for",
-		"| with a claim | 8 | 2 | 4.0 | 2.0 |"} {
+		"| with a claim | 8 | 2 | 4.0 | 2.0 |", "1 real-time and 2 other VMs; refused: RT 12, other.",
+		"| host0 | 3 | 1.05 | 525000 | rt-7 (1.05) | 2 |"} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("the page lacks %q: %s", words, text)
 		}
@@ -42,7 +46,7 @@ func TestRacesByTurnsAreToldFromThoseWithDeaths(t *testing.T) {
 	if len(quiet) != 3 || len(deadly) != 1 || beyond(quiet) != 0 || beyond(deadly) != 1 {
 		t.Errorf("%d without a death, %d with one", len(quiet), len(deadly))
 	}
-	text, err := json.Marshal(record.Page(nil))
+	text, err := json.Marshal(record.Page(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
