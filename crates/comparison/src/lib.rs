@@ -15,6 +15,7 @@ mod cpu;
 mod data;
 mod figures;
 mod output;
+mod published;
 mod ratios;
 mod record;
 pub mod report;

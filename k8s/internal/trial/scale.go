@@ -8,6 +8,7 @@ import (
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"steadyvm/k8s/internal/devices"
@@ -118,21 +119,30 @@ func (c *Cluster) offer(ctx context.Context, node string, offered []resourceapi.
 	return err
 }
 
+// So many pods the API server deletes within the time of a request.
+const atATime = 500
+
 // clear deletes all pods of the trial, which have no claims, and waits until they are gone.
 func (c *Cluster) clear(ctx context.Context) error {
-	now, ours := int64(0), metav1.ListOptions{LabelSelector: "trial=race"}
+	now := int64(0)
 	pods := c.admin.CoreV1().Pods(tenant)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, ours); err != nil {
-		return err
-	}
-	return until(ctx, "deleted pods are gone", func(ctx context.Context) error {
-		ours.Limit = 1
+	for {
+		ours := metav1.ListOptions{LabelSelector: "trial=race", Limit: atATime}
 		list, err := pods.List(ctx, ours)
-		if err == nil && len(list.Items) > 0 {
-			err = errors.New("some are there")
+		if err != nil || len(list.Items) == 0 {
+			return err
 		}
-		return err
-	})
+		err = inParallel(len(list.Items), func(number int) error {
+			err := pods.Delete(ctx, list.Items[number].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // inParallel does something so many times, some at once, and stops at the first error of each hand.

@@ -6,10 +6,10 @@
 mod bars;
 mod curves;
 mod forest;
-mod paper;
 
 use crate::Service;
 use crate::data::Phase;
+use crate::published;
 use crate::record::{Intervals, TRACED, ratios, service_of};
 use crate::table::exits;
 use crate::table::{
@@ -45,10 +45,13 @@ pub fn render(record: &Record, meta: &ReportMeta) -> String {
     );
     page += &guests(record);
     page += &exit_costs(record);
-    let names: Vec<&str> = record.rows.iter().map(String::as_str).collect();
-    // The paper has no measurement without VMs.
-    if service == Service::Vm {
-        page += &paper::section(&names);
+    if let Some(grid) = published::grid(record) {
+        let _ = writeln!(
+            page,
+            "{}<p class=\"quiet\">{}.</p>",
+            grid.html(),
+            published::SOURCE
+        );
     }
     page += &reading(record);
     page += page::END;

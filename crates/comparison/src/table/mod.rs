@@ -7,6 +7,7 @@ pub(crate) use ratios::figure_words;
 pub use ratios::ratio_words;
 
 use super::data::Phase;
+use super::published;
 use super::record::{BUSY, THROUGHPUT, TRACED, service_of};
 use crate::Service;
 use std::fmt::Write;
@@ -40,6 +41,11 @@ pub fn render(record: &Record) -> String {
     guests(&mut text, record);
     exits::table(&mut text, record);
     text += &ratios::tables(record);
+    if let Some(grid) = published::grid(record) {
+        line(&mut text, "");
+        grid.write(&mut text);
+        wrapped(&mut text, &format!("{}.", published::SOURCE));
+    }
     for note in &record.notes {
         line(&mut text, "");
         wrapped(&mut text, &format!("Note: {}.", printable(note)));

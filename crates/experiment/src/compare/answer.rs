@@ -31,8 +31,18 @@ fn question(service: Service, rows: &[String]) -> &'static str {
         Service::Vm if methods.iter().any(|it| it.kernel_is_named) => {
             "Does another kernel keep a VM's service steadier beside bulk traffic?"
         }
+        Service::Vm if methods.iter().any(|it| is_outsourced(it.row().guests)) => {
+            "How steady is a VM whose sockets the host serves, beside bulk traffic?"
+        }
         Service::Vm => "Which host method keeps a VM's service steady beside bulk traffic?",
     }
+}
+
+fn is_outsourced(guests: Guests) -> bool {
+    matches!(
+        guests,
+        Guests::Outsourced | Guests::OutsourcedPolling | Guests::OutsourcedQemu
+    )
 }
 
 #[cfg(test)]
@@ -51,12 +61,13 @@ mod tests {
             of(Service::Vm, &["vanilla", "preempt-rt@7.3-rt"]),
             of(Service::Vm, &["tuned", "preempt-rt"]),
             of(Service::Vm, &["rt-process", "preempt-rt"]),
+            of(Service::Vm, &["preempt-rt", "outsourcing"]),
             of(Service::Host, &["vanilla"]),
             of(Service::Container, &["preempt-rt"]),
             of(Service::Own, &["without", "with"]),
             of(Service::Own, &["vanilla", "rt-profile"]),
         ]);
-        assert_eq!(titles.len(), 8, "{titles:?}");
+        assert_eq!(titles.len(), 9, "{titles:?}");
         assert!(titles.iter().all(|title| title.ends_with('?')));
     }
 }
