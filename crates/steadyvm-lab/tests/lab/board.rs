@@ -248,14 +248,17 @@ struct Row {
 
 impl Row {
     fn html(&self) -> String {
-        let mut text = String::new();
+        let mut cards = self.curves.clone();
         if !self.numbers.is_empty() {
-            text += &newest(&self.title, &self.numbers);
+            let numbers = newest("Now", &self.numbers);
+            cards = format!("<figure class=\"card\">{numbers}</figure>\n{cards}");
         }
-        if !self.curves.is_empty() {
-            text += &page::cards(&self.title, &self.curves);
-        }
-        text + &self.tables
+        let cards = if cards.is_empty() {
+            cards
+        } else {
+            page::cards(&self.title, &cards)
+        };
+        cards + &self.tables
     }
 }
 
