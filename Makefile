@@ -188,7 +188,7 @@ board: set-up-for-tests build ## By hand: draws the Grafana board, of what a rea
 	$(AS_ROOT) $(STEADYVM_LAB) prepare --kernel 7.3-rt
 	mkdir -p out
 	STEADYVM_BOARD=$(CURDIR)/out/board.html $(TEST_LAB) board::
-	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,2400 --screenshot=docs/pictures/board.png out/board.html
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,4460 --screenshot=docs/pictures/board.png out/board.html
 
 .PHONY: churn-tests
 churn-tests: build ## By hand: ten VMs per second come and go under a watch, on this machine, for ten minutes
