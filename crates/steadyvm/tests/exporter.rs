@@ -205,6 +205,16 @@ fn prometheus_takes_every_expression_of_the_board() {
     assert_well(&promtool(&["check", "rules", file.to_str().unwrap()], ""));
 }
 
+/// `.*` takes series without a label, too: those of cards.
+#[test]
+fn all_vms_of_the_board_are_vms() {
+    let board = fs::read_to_string(packaging("grafana/steadyvm.json")).unwrap();
+    let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+    let variables = board["templating"]["list"].as_array().unwrap();
+    let vm = variables.iter().find(|it| it["name"] == "vm").unwrap();
+    assert_eq!(vm["allValue"], ".+");
+}
+
 fn packaging(file: &str) -> String {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     packaging.join(file).to_str().unwrap().to_owned()

@@ -26,6 +26,8 @@ import (
 // The cluster of section 4.3.3 of S. Xi's dissertation, from the repository's root.
 const paperFile = "examples/dissertation-cluster.toml"
 
+const wholeCPUPpm = 1_000_000
+
 // paperCluster is what its file says.
 type paperCluster struct {
 	Hosts []struct {
@@ -140,7 +142,7 @@ func (c *Cluster) paperHosts(ctx context.Context, described *paperCluster) error
 		if err != nil {
 			return err
 		}
-		capacity.CPUs, capacity.CPUPpm = nil, 1_000_000
+		capacity.CPUs, capacity.CPUPpm = nil, wholeCPUPpm
 		for cpu := range host.CPUs {
 			capacity.CPUs = append(capacity.CPUs, cpu)
 		}
@@ -280,6 +282,9 @@ func (c *Cluster) countPaper(
 				own.MostPpm = max(own.MostPpm, ppm)
 			}
 		}
+		if own.MostPpm > wholeCPUPpm {
+			return fmt.Errorf("%s has a CPU of which %d millionths are given away", host.Name, own.MostPpm)
+		}
 		paper.Hosts = append(paper.Hosts, own)
 	}
 	slices.SortFunc(paper.Hosts, func(a, b PaperHost) int { return strings.Compare(a.Name, b.Name) })
@@ -303,8 +308,8 @@ func (p *Paper) table() []string {
 		fmt.Sprintf("`tools/kubernetes paper`, Kubernetes %s at revision %s on %s. Section 4.3.3 of Xi's dissertation, the VMs of",
 			p.Release, p.Revision, p.When.Format("2006-01-02 15:04 UTC")),
 		fmt.Sprintf("%s: real-time VMs until one has no place, then other VMs until one has none. A real Nova has", paperFile),
-		"[placed the same VMs on the same hosts](openstack.md). A VM's claim is a device for each VCPU, each with the largest budget that the",
-		"analysis computes for one. CPUs are whole, as in the paper; Linux keeps a tenth.", "",
+		"[placed the same VMs on the same hosts](openstack.md), by larger claims of a whole VM each. Here a claim is a device for each VCPU,",
+		"each with the largest budget that the analysis computes for one. CPUs are whole, as in the paper; Linux keeps a tenth.", "",
 		fmt.Sprintf("%d real-time and %d other VMs; refused: %s.", realTime, others, strings.Join(p.Refused, ", ")), "",
 		"| host | CPUs | given | fullest CPU, millionths | real-time VMs (CPU) | other VMs |", "|---|---|---|---|---|---|",
 	}, rows...), "")

@@ -119,19 +119,23 @@ func (c *Cluster) offer(ctx context.Context, node string, offered []resourceapi.
 	return err
 }
 
-// So many pods the API server deletes within the time of a request.
+// How many pods are listed at once, to be deleted.
 const atATime = 500
 
-// clear deletes all pods of the trial, which have no claims, and waits until they are gone.
+// clear deletes all pods of the trial, which have no claims. One that stays is an error. Ten thousand are too many for one request.
 func (c *Cluster) clear(ctx context.Context) error {
 	now := int64(0)
-	pods := c.admin.CoreV1().Pods(tenant)
+	pods, first := c.admin.CoreV1().Pods(tenant), ""
 	for {
 		ours := metav1.ListOptions{LabelSelector: "trial=race", Limit: atATime}
 		list, err := pods.List(ctx, ours)
 		if err != nil || len(list.Items) == 0 {
 			return err
 		}
+		if list.Items[0].Name == first {
+			return fmt.Errorf("pod %s is deleted, and stays", first)
+		}
+		first = list.Items[0].Name
 		err = inParallel(len(list.Items), func(number int) error {
 			err := pods.Delete(ctx, list.Items[number].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 			if apierrors.IsNotFound(err) {
